@@ -155,4 +155,13 @@ static inline void hybrid_model_write(struct gguf_writer *w, struct hybrid_model
     }
 }
 
+/* The model as a file in memory, which path names until the writer is freed. */
+static inline struct gguf_writer hybrid_model_in_memory(struct hybrid_model m, char path[GGUF_WRITER_PATH]) {
+    struct gguf_writer w = gguf_writer_new();
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    gguf_writer_memory_path(&w, path);
+    return w;
+}
+
 #endif

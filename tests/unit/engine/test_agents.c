@@ -6,8 +6,7 @@
 
 #include "engine_harness.h"
 #include "hybrid_model.h"
-
-#include "app/selftest/selftest_model.h"
+#include "window_model.h"
 
 enum {
     AGENTS = 5,
@@ -270,10 +269,7 @@ static void hybrid(const char *what, uint32_t interval) {
     struct hybrid_model m = hybrid_model_usual();
     m.interval = interval;
     m.context = CONTEXT;
-    struct gguf_writer w = gguf_writer_new();
-    hybrid_model_write(&w, m);
-    gguf_writer_finish(&w);
-    gguf_writer_memory_path(&w, path);
+    struct gguf_writer w = hybrid_model_in_memory(m, path);
     play(what, path, REQUESTS);
     gguf_writer_free(&w);
 }
@@ -290,23 +286,8 @@ static void states(void **state) {
 
 static void windows(void **state) {
     (void)state;
-    const struct selftest_model m = {.architecture = "gemma3",
-                                     .type = BLOCK_F16,
-                                     .n_layers = 7,
-                                     .n_embd = 64,
-                                     .n_ff = 96,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .head_dim = 32,
-                                     .vocab = 97,
-                                     .context = CONTEXT,
-                                     .window = 512,
-                                     .seed = 9};
     char path[SELFTEST_MODEL_PATH];
-    int fd = -1;
-    stator_error e = {0};
-    if (selftest_model_make(&m, &fd, path, &e) != STATOR_OK)
-        fail_msg("%s", e.text);
+    const int fd = window_model_make("gemma3", CONTEXT, 512, path);
     play("windows", path, REQUESTS);
     close(fd);
 }

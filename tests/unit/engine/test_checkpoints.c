@@ -1,8 +1,8 @@
 /* Prefixes of models with windows and recurrent states are not computed again, through checkpoints: the bytes
  * of every answer are those of a fresh computation. Few plays, as they compute: who takes what when is played
  * at length in test_prefix_model.c. */
-#include "app/selftest/selftest_model.h"
 #include "hybrid_model.h"
+#include "window_model.h"
 #include "peer_models.h"
 #include "prefix_play.h"
 
@@ -40,11 +40,7 @@ static struct gguf_writer hybrid(uint32_t interval, uint32_t blocks, char path[G
     struct hybrid_model m = hybrid_model_usual();
     m.interval = interval;
     m.blocks = blocks;
-    struct gguf_writer w = gguf_writer_new();
-    hybrid_model_write(&w, m);
-    gguf_writer_finish(&w);
-    gguf_writer_memory_path(&w, path);
-    return w;
+    return hybrid_model_in_memory(m, path);
 }
 
 static void hybrids(void **state) {
@@ -77,25 +73,8 @@ static void windows(void **state) {
         uint32_t window;
     } cases[] = {{"gemma3", 33}, {"gpt-oss", 32}, {"gemma3", 1}, {"gpt-oss", 200}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct selftest_model m = {.architecture = cases[i].architecture,
-                                   .type = BLOCK_F16,
-                                   .n_layers = 7,
-                                   .n_embd = 64,
-                                   .n_ff = 96,
-                                   .n_heads = 2,
-                                   .n_kv_heads = 1,
-                                   .head_dim = 32,
-                                   .vocab = 97,
-                                   .context = 4096,
-                                   .window = cases[i].window,
-                                   .experts = strcmp(cases[i].architecture, "gpt-oss") == 0 ? 5 : 0,
-                                   .used = 2,
-                                   .seed = 9};
-        int fd = -1;
         char path[SELFTEST_MODEL_PATH];
-        stator_error e = {0};
-        if (selftest_model_make(&m, &fd, path, &e) != STATOR_OK)
-            fail_msg("%s", e.text);
+        const int fd = window_model_make(cases[i].architecture, 4096, cases[i].window, path);
         play_model(cases[i].architecture, path, 8);
         close(fd);
     }

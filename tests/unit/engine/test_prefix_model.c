@@ -4,8 +4,8 @@
 
 #include "engine_harness.h"
 #include "hybrid_model.h"
+#include "window_model.h"
 
-#include "app/selftest/selftest_model.h"
 #include "engine/engine.h"
 #include "engine/run/checkpoints.h"
 
@@ -234,11 +234,7 @@ static void play_all(const char *what, const char *model, uint32_t requests, boo
 static struct gguf_writer hybrid(uint32_t interval, char path[GGUF_WRITER_PATH]) {
     struct hybrid_model m = hybrid_model_usual();
     m.interval = interval;
-    struct gguf_writer w = gguf_writer_new();
-    hybrid_model_write(&w, m);
-    gguf_writer_finish(&w);
-    gguf_writer_memory_path(&w, path);
-    return w;
+    return hybrid_model_in_memory(m, path);
 }
 
 static void attention_alone(void **state) {
@@ -257,33 +253,13 @@ static void states(void **state) {
     gguf_writer_free(&w);
 }
 
-static int window_model(uint32_t window, char path[SELFTEST_MODEL_PATH]) {
-    const struct selftest_model m = {.architecture = "gemma3",
-                                     .type = BLOCK_F16,
-                                     .n_layers = 7,
-                                     .n_embd = 64,
-                                     .n_ff = 96,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .head_dim = 32,
-                                     .vocab = 97,
-                                     .context = 4096,
-                                     .window = window,
-                                     .seed = 9};
-    int fd = -1;
-    stator_error e = {0};
-    if (selftest_model_make(&m, &fd, path, &e) != STATOR_OK)
-        fail_msg("%s", e.text);
-    return fd;
-}
-
 static void windows(void **state) {
     (void)state;
     static const uint32_t cases[] = {1, 33, 200};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char path[SELFTEST_MODEL_PATH], what[32];
         snprintf(what, sizeof what, "window of %u", cases[i]);
-        const int fd = window_model(cases[i], path);
+        const int fd = window_model_make("gemma3", 4096, cases[i], path);
         play_all(what, path, 30, true);
         close(fd);
     }
