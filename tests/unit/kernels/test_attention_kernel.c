@@ -2,23 +2,9 @@
  * one call against one call per query by bits, over all tokens, windows and rings, with and without sinks.
  * Cache slots that no query may see are NaN (where a tier reads a quantised value of the block where a window
  * begins, another token's), table entries that none needs point far outside, and all buffers are guarded. */
-#include "kernel_check.h"
-
-#include "kernels/kernels.h"
+#include "kernel_tiers.h"
 
 #include <math.h>
-
-static struct kernels tiers[KERNELS_TIERS];
-static int n_tiers;
-
-static int fill_tiers(void **state) {
-    (void)state;
-    n_tiers = (int)kernels_best_tier() + 1;
-    for (int t = 0; t < n_tiers; t++)
-        kernels_init(&tiers[t], (enum kernels_tier)t);
-    print_message("tiers: scalar .. %s\n", tiers[n_tiers - 1].tier);
-    return 0;
-}
 
 struct problem {
     struct kernels_attention a;

@@ -1,23 +1,10 @@
 /* Convolutions and gated delta rule: scalar against double, every other tier against scalar by bits, in
  * guarded buffers, over random sizes with tails; and a sequence in pieces is the sequence in one. */
-#include "kernel_check.h"
-
-#include "kernels/kernels.h"
+#include "kernel_tiers.h"
 
 #include <math.h>
 
 #define ROUNDS 150
-
-static struct kernels tiers[KERNELS_TIERS];
-static int n_tiers;
-
-static int fill_tiers(void **state) {
-    (void)state;
-    n_tiers = (int)kernels_best_tier() + 1;
-    for (int t = 0; t < n_tiers; t++)
-        kernels_init(&tiers[t], (enum kernels_tier)t);
-    return 0;
-}
 
 static float *floats(struct kernel_check_edge *b, size_t n, uint64_t *seed, float scale) {
     float *x = kernel_check_edge_alloc(b, n * sizeof *x);

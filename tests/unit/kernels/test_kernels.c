@@ -1,25 +1,11 @@
 /* The small kernels (all but matmul and attention): scalar against double and against hand-made cases, every
  * other tier against scalar by bits, in guarded buffers, over random lengths with tails. */
-#include "kernel_check.h"
-
-#include "kernels/kernels.h"
+#include "kernel_tiers.h"
 #include "kernels/shared/num.h"
 
 #include <float.h>
 
 #define ROUNDS 120
-
-static struct kernels tiers[KERNELS_TIERS];
-static int n_tiers;
-
-static int fill_tiers(void **state) {
-    (void)state;
-    n_tiers = (int)kernels_best_tier() + 1;
-    for (int t = 0; t < n_tiers; t++)
-        kernels_init(&tiers[t], (enum kernels_tier)t);
-    print_message("tiers: scalar .. %s\n", tiers[n_tiers - 1].tier);
-    return 0;
-}
 
 /* Mostly of ordinary size, sometimes special. */
 static float value(uint64_t *seed, float scale) {

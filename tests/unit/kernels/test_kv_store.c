@@ -1,22 +1,8 @@
 /* Stores of quantised keys and values: where each byte is stored, that no neighbour is touched, how accurate
  * the stored numbers are, and every tier against scalar by bits. */
-#include "kernel_check.h"
-
-#include "kernels/kernels.h"
+#include "kernel_tiers.h"
 
 #include <math.h>
-
-static struct kernels tiers[KERNELS_TIERS];
-static int n_tiers;
-
-static int fill_tiers(void **state) {
-    (void)state;
-    n_tiers = (int)kernels_best_tier() + 1;
-    for (int t = 0; t < n_tiers; t++)
-        kernels_init(&tiers[t], (enum kernels_tier)t);
-    print_message("tiers: scalar .. %s\n", tiers[n_tiers - 1].tier);
-    return 0;
-}
 
 /* The byte of (dim, token) in a block, from the layout's description. */
 static size_t byte_at(enum kernels_kv type, bool key, uint32_t dim, uint32_t d, uint32_t t) {
