@@ -27,30 +27,13 @@ static const struct option {
 
 /* The options that are fields here; another member of a body is none. */
 static bool is_field(const char *name) {
-    static const char *const fields[] = {"temperature",
-                                         "top_k",
-                                         "top_p",
-                                         "min_p",
-                                         "typical_p",
-                                         "repeat_last_n",
-                                         "repeat_penalty",
-                                         "presence_penalty",
-                                         "frequency_penalty",
-                                         "seed",
-                                         "stop",
-                                         "mirostat",
-                                         "mirostat_tau",
-                                         "mirostat_eta",
-                                         "tfs_z",
-                                         "dry_multiplier",
-                                         "dry_base",
-                                         "dry_allowed_length",
-                                         "dry_penalty_last_n",
-                                         "xtc_probability",
-                                         "xtc_threshold",
-                                         "top_n_sigma",
-                                         "min_tokens",
-                                         NULL};
+    static const char *const fields[] = {
+#define SAMPLING_NUMBER(name, ...) #name,
+#define SAMPLING_COUNT(name, ...)  #name,
+#define SAMPLING_WINDOW(name, ...) #name,
+#define SAMPLING_SEED(name, ...)   #name,
+#include "config/sampling.def"
+        "repeat_last_n", "stop", "mirostat", "mirostat_tau", "mirostat_eta", "tfs_z", NULL};
     for (const char *const *at = fields; *at != NULL; at++)
         if (strcmp(*at, name) == 0)
             return true;
