@@ -269,6 +269,43 @@ void edge_pool_get_figures(struct edge_pool_figures *out) {
         .bytes = pool.bytes, .used = pool.used, .peak = pool.peak, .failures = pool.failures};
 }
 
+/* Blocks in the lists; UINT64_MAX: one is in a wrong list, or a bit says otherwise. */
+static uint64_t count_listed(void) {
+    uint64_t n = 0;
+    for (unsigned l = 0; l < LEVELS; l++)
+        for (unsigned e = 0; e < EIGHTS; e++) {
+            const bool marked = (pool.levels >> l & 1) != 0 && (pool.eighths[l] >> e & 1) != 0;
+            if (marked != (pool.free[l][e] != NULL))
+                return UINT64_MAX;
+            for (const struct block *b = pool.free[l][e]; b != NULL; b = b->next, n++) {
+                unsigned level, eighth;
+                place_of(size_of(b), &level, &eighth);
+                if (level != l || eighth != e || (b->size & FREE) == 0 || n > pool.bytes / UNIT)
+                    return UINT64_MAX;
+            }
+        }
+    return n;
+}
+
+bool edge_pool_is_whole(void) {
+    const struct block *before = NULL;
+    size_t used = 2 * HEADER, all = HEADER;
+    uint64_t n_free = 0;
+    bool was_free = false;
+    const struct block *b = (const struct block *)(const void *)pool.begin;
+    for (; size_of(b) > 0; before = b, b = behind(b)) {
+        const bool is_free = (b->size & FREE) != 0;
+        all += size_of(b) + HEADER;
+        if (b->before != before || all > pool.bytes || (is_free && was_free))
+            return false;
+        used += is_free ? 0 : size_of(b) + HEADER;
+        n_free += is_free;
+        was_free = is_free;
+    }
+    return b->before == before && all == pool.bytes && used == pool.used && pool.lent <= pool.used &&
+           count_listed() == n_free;
+}
+
 static void *json_take(size_t n) {
     struct link *l = n < pool.bytes ? edge_pool_alloc(n + sizeof *l) : NULL;
     if (l == NULL) {

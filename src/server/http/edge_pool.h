@@ -41,5 +41,8 @@ struct edge_pool_figures {
     uint64_t failures; /* calls that found no memory */
 };
 void edge_pool_get_figures(struct edge_pool_figures *out);
+/* Every byte belongs to one block, `used` is the sum of what is given out, and each free block is in its
+ * list. It looks at every block: for tests and debug builds. */
+bool edge_pool_is_whole(void);
 
 #endif

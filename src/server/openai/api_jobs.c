@@ -20,6 +20,7 @@ static struct api_choice **bucket(struct api *api, uint64_t request) {
 }
 
 void api_jobs_submitted(struct api_choice *c, uint64_t request) {
+    CHECK(request != 0 && c->request == 0);
     struct api_choice **b = bucket(c->job->api, request);
     c->request = request;
     c->next = *b;
@@ -35,6 +36,7 @@ static struct api_choice *find(struct api *api, uint64_t request) {
 
 static void forget(struct api_choice *c) {
     struct api_choice **b = bucket(c->job->api, c->request);
+    CHECK(c->request != 0);
     while (*b != c)
         b = &(*b)->next;
     *b = c->next;
@@ -103,7 +105,25 @@ static void free_choice(struct api_choice *c) {
     api_text_free(&c->arguments);
 }
 
+/* Jobs are in one list, and each request that an answer waits for is found by its number. */
+__attribute__((unused)) static bool jobs_are_whole(const struct api *api) { /* DCHECK */
+    const struct api_job_state *previous = NULL;
+    uint64_t waiting = 0, found = 0;
+    for (const struct api_job_state *job = api->first; job != NULL; previous = job, job = job->next) {
+        if (job->previous != previous || job->api != api)
+            return false;
+        for (uint32_t i = 0; i < job->n_choices; i++)
+            waiting += job->choices[i].request != 0;
+    }
+    for (uint32_t k = 0; k < API_BUCKETS; k++)
+        for (const struct api_choice *c = api->buckets[k]; c != NULL; c = c->next, found++)
+            if (c->request % API_BUCKETS != k || c->job->api != api || found > waiting)
+                return false;
+    return api->last == previous && found == waiting;
+}
+
 void api_jobs_settle(struct api_job_state *job) {
+    DCHECK(jobs_are_whole(job->api));
     if (job->x != NULL || job->render == API_RENDER_RUNS)
         return;
     CHECK(job->render == API_RENDER_NONE);

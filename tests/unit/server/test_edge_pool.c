@@ -75,6 +75,8 @@ static void random_use_keeps_every_byte(void **state) {
             edge_pool_free(x->p);
             *x = (struct piece){0};
         }
+        if (step % 64 == 0 || step < 1000)
+            assert_true(edge_pool_is_whole());
     }
     assert_true(refused > 100); /* it was full at times */
     for (int i = 0; i < MOST; i++)
