@@ -199,23 +199,28 @@ static void build_geglu(struct op_graph *b) {
     add_gated(b, GRAPH_GEGLU);
 }
 
-static void add_gate(struct op_graph *b, bool normed) {
+static void add_gate(struct op_graph *b, bool normed, bool gelu) {
     const struct op_shape *z = b->sizes;
     const uint32_t in = add_input(b, z->heads * z->dim, GRAPH_F32);
     const uint32_t gates = add_input(b, z->heads * z->dim + 8, GRAPH_F32);
     struct graph_op *op = add_op(b, GRAPH_GATE, in, add_output(b, z->heads * z->dim));
     op->work = gates;
-    op->gate = (struct graph_gate){.heads = z->heads, .dim = z->dim, .column = 8, .norm = norm_of(z->dim)};
+    op->gate = (struct graph_gate){
+        .heads = z->heads, .dim = z->dim, .column = gelu ? 0 : 8, .gelu = gelu, .norm = norm_of(z->dim)};
     if (normed)
         graph_op_weight(&b->graph, op, add_vector(b, z->dim, 1, 0.25f), NULL, 0);
 }
 
 static void build_gate(struct op_graph *b) {
-    add_gate(b, false);
+    add_gate(b, false, false);
+}
+
+static void build_gelu_gate(struct op_graph *b) {
+    add_gate(b, false, true);
 }
 
 static void build_normed_gate(struct op_graph *b) {
-    add_gate(b, true);
+    add_gate(b, true, false);
 }
 
 static uint32_t add_kv_cache(struct op_graph *b) {
@@ -411,6 +416,7 @@ static const struct op_case cases[] = {
      {.out = 300, .taps = 3},
      {.out = 2048, .taps = 4}},
     {"gate", build_gate, OP_CASES_ONE, 14, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
+    {"gate, gelu", build_gelu_gate, OP_CASES_ONE, 23, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"gate, normed", build_normed_gate, OP_CASES_ONE, 15, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"norm", build_norm, OP_CASES_ONE, 16, {.in = 701}, {.in = 4096}},
     {"norm, added", build_added_norm, OP_CASES_ONE, 17, {.in = 333}, {.in = 4096}},
