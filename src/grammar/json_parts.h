@@ -4,6 +4,10 @@
  *   "text"             this text
  *   {"token": "NAME"}  the control token of this name
  *   {"schema": S}      a JSON value that schema S allows
+ *                      "root": R: references are places in R
+ *   {"raw": S, "end": "TEXT", "close": P}  a string that schema S allows, as it is, without TEXT in it, and
+ * P, which is TEXT or a control token of this name. "root": as above; "never": ["TEXT", ..]: nor with these
+ * texts in it
  *   {"regex": "R"}     a text that the expression matches
  *   [P, ..]            parts in this order
  *   {"any": [P, ..]}   one of these

@@ -280,8 +280,9 @@ static bool comes_first(json_t *s, const char *first, const char *second) {
     return false;
 }
 
-/* s is merged. Its first list of alternatives goes to each of them, together with all else. */
-static uint32_t alternatives_node(struct json_schema *c, json_t *s) {
+/* s is merged. Its first list of alternatives goes to each of them, together with all else; node: of one. */
+static uint32_t alternatives_node(struct json_schema *c, json_t *s,
+                                  uint32_t (*of)(struct json_schema *c, json_t *s)) {
     json_t *lists = json_object_get(s, "$alternatives"), *rest = json_copy(s), *x;
     json_t *kind = json_array_get(lists, 0), *options = json_object_get(kind, "anyOf");
     uint32_t mark = c->r->n_stack;
@@ -301,7 +302,7 @@ static uint32_t alternatives_node(struct json_schema *c, json_t *s) {
     json_array_foreach(options, i, x) {
         uint32_t node = REGEX_DEAD;
         if (json_schema_going(c))
-            node = json_schema_node(
+            node = of(
                 c, json_object_size(rest) == 0
                        ? x
                        : json_schema_wrap(c, "allOf", json_pack("[OO]", first ? x : rest, first ? rest : x)));
@@ -317,7 +318,7 @@ static uint32_t make_node(struct json_schema *c, json_t *given) {
     if (json_object_size(s) == 0)
         return json_schema_any(c);
     if (json_object_get(s, "$alternatives") != NULL)
-        return alternatives_node(c, s);
+        return alternatives_node(c, s, json_schema_node);
     if (json_object_get(s, "enum") != NULL)
         return enum_node(c, s);
     uint32_t mark = c->r->n_stack;
@@ -360,6 +361,45 @@ uint32_t json_schema_node(struct json_schema *c, json_t *s) {
         node = body;
     json_object_set_new(c->nodes, key, json_integer(node));
     give_back(key);
+    return node;
+}
+
+/* Strings of a schema, raw. */
+static uint32_t raw_node(struct json_schema *c, json_t *given) {
+    json_t *s = json_schema_merged(c, given), *x;
+    const uint32_t mark = c->r->n_stack;
+    size_t i;
+    if (s == NULL || !json_schema_going(c))
+        return REGEX_DEAD;
+    if (c->depth == JSON_SCHEMA_DEPTH)
+        return json_schema_refuse(c, s, "schema", "schemas are nested deeper than %u", JSON_SCHEMA_DEPTH);
+    if (json_object_get(s, "$alternatives") != NULL) {
+        c->depth++;
+        const uint32_t node = alternatives_node(c, s, raw_node);
+        c->depth--;
+        return node;
+    }
+    if (!may_be(s, 4))
+        return REGEX_DEAD;
+    const uint32_t all = json_schema_characters(c, s, false);
+    if (json_object_get(s, "enum") == NULL)
+        return all;
+    json_array_foreach(json_object_get(s, "enum"), i, x) if (json_is_string(x) && json_schema_going(c)) {
+        const uint32_t text = regex_make_text(c->r, json_string_value(x), (uint32_t)json_string_length(x));
+        const uint32_t node = regex_make_and(c->r, text, all);
+        regex_push(c->r, node);
+    }
+    return regex_take_or(c->r, mark);
+}
+
+uint32_t json_schema_raw(struct json_schema *c, json_t *s, bool *any) {
+    const uint32_t points[2] = {0, REGEX_LAST_POINT}, quoted = c->any_char;
+    c->spelling = REGEX_RAW;
+    c->any_char = regex_make_points(c->r, points, 1, REGEX_RAW);
+    const uint32_t node = raw_node(c, s);
+    *any = node == regex_make_repeat(c->r, c->any_char, 0, REGEX_FOREVER);
+    c->spelling = REGEX_QUOTED;
+    c->any_char = quoted;
     return node;
 }
 
@@ -417,7 +457,7 @@ stator_status json_schema_begin(struct json_schema *c, void *memory, uint32_t no
     const uint32_t all[2] = {0, 0x10FFFF};
     void *main;
     json_error_t wrong;
-    *c = (struct json_schema){.e = e, .status = STATOR_OK};
+    *c = (struct json_schema){.e = e, .status = STATOR_OK, .spelling = REGEX_QUOTED};
     if (length > JSON_SCHEMA_TEXT_LIMIT)
         return error_set(e, STATOR_USAGE, "JSON Schema: %zu bytes, at most %u are allowed", length,
                          JSON_SCHEMA_TEXT_LIMIT);

@@ -13,13 +13,14 @@ struct json_schema {
     struct regex *r;
     void *scratch; /* for expressions that are only asked about one text */
     json_t *root;
-    json_t *kept;               /* an array of what was made while merging */
-    json_t *parts;              /* json_parts.c: pairs of a schema and its node; NULL elsewhere */
-    json_t *nodes;              /* an object: the text of a schema, and its node */
-    bool lone_ref;              /* drafts 4 to 7: what stands beside $ref is ignored */
-    uint32_t value_rule, value; /* any JSON value; REGEX_DEAD until it is needed */
-    uint32_t free_char;         /* a character of a string in any spelling */
-    uint32_t any_char;          /* in the one spelling of REGEX_QUOTED */
+    json_t *kept;                 /* an array of what was made while merging */
+    json_t *parts;                /* json_parts.c: pairs of a schema and its node; NULL elsewhere */
+    json_t *nodes;                /* an object: the text of a schema, and its node */
+    bool lone_ref;                /* drafts 4 to 7: what stands beside $ref is ignored */
+    uint32_t value_rule, value;   /* any JSON value; REGEX_DEAD until it is needed */
+    uint32_t free_char;           /* a character of a string in any spelling */
+    uint32_t any_char;            /* in the one spelling of `spelling` */
+    enum regex_spelling spelling; /* of strings; REGEX_RAW within json_schema_raw alone */
     uint32_t space;
     uint32_t depth;
     stator_error *e;
@@ -57,6 +58,10 @@ bool json_schema_found(struct json_schema *c, const json_t *s, const char *patte
                        size_t n);
 /* A member that is a count, or `otherwise`. */
 uint32_t json_schema_count(struct json_schema *c, const json_t *s, const char *key, uint32_t otherwise);
+
+/* The node of the strings that a schema allows, as they are, without quotes and escapes. *any: it allows all.
+ */
+uint32_t json_schema_raw(struct json_schema *c, json_t *s, bool *any);
 
 /* Nodes for merged schemas s, by type. */
 uint32_t json_schema_object(struct json_schema *c, json_t *s);

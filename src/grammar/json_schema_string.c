@@ -52,7 +52,7 @@ static const char *const unsupported[] = {"idn-email",    "idn-hostname",       
 static uint32_t format_node(struct json_schema *c, const json_t *s, const char *name) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (strcmp(name, formats[i].name) == 0)
-            return json_schema_expression(c, formats[i].expression, REGEX_QUOTED);
+            return json_schema_expression(c, formats[i].expression, c->spelling);
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
         if (strcmp(name, unsupported[i]) == 0)
             return json_schema_refuse(c, s, "format", "\"%s\" is not supported", name);
@@ -64,7 +64,7 @@ static uint32_t pattern_node(struct json_schema *c, const json_t *s, const json_
     stator_error e = {0};
     if (!json_is_string(pattern))
         return json_schema_refuse(c, s, "pattern", "a string is expected");
-    if (regex_parse(c->r, json_string_value(pattern), json_string_length(pattern), REGEX_SEARCH, REGEX_QUOTED,
+    if (regex_parse(c->r, json_string_value(pattern), json_string_length(pattern), REGEX_SEARCH, c->spelling,
                     &node, &e) != STATOR_OK)
         return json_schema_refuse(c, s, "pattern", "%s", e.text);
     return node;
@@ -87,7 +87,8 @@ uint32_t json_schema_characters(struct json_schema *c, json_t *s, bool one) {
     }
     if (node != all && lo == 0 && hi == REGEX_FOREVER)
         return node;
-    uint32_t length = regex_make_repeat(c->r, one || node != all ? c->any_char : c->free_char, lo, hi);
+    uint32_t length = regex_make_repeat(
+        c->r, one || node != all || c->spelling == REGEX_RAW ? c->any_char : c->free_char, lo, hi);
     return regex_make_and(c->r, node, length);
 }
 

@@ -54,6 +54,31 @@ static void texts_match(void **state) {
         {"{\"until\": {\"aab\": \"x\", \"ac\": \"y\", \"b\": null}}", "aaaacy", true, JSON_SCHEMA_COMPACT},
         {"{\"until\": {\"aab\": \"x\", \"ac\": \"y\", \"b\": null}, \"may_end\": true}", "cb", false,
          JSON_SCHEMA_COMPACT},
+        /* Strings as they are: any, with a length, a pattern, of a list, in another root. */
+        {"{\"raw\": {\"type\": \"string\"}, \"end\": \"</v>\", \"close\": \"</v>\", \"never\": [\"<k\"]}",
+         "a\"\n\\<</v>", true, JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"type\": \"string\"}, \"end\": \"</v>\", \"close\": \"</v>\", \"never\": [\"<k\"]}",
+         "a<k</v>", false, JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"maxLength\": 3}, \"end\": \"</v>\", \"close\": \"</v>\"}", "\"\xC3\xA9\n</v>", true,
+         JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"maxLength\": 3}, \"end\": \"</v>\", \"close\": \"</v>\"}", "abcd</v>", false,
+         JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"maxLength\": 30}, \"end\": \"</v>\", \"close\": \"</v>\"}", "ab</v></v>", false,
+         JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"pattern\": \"^\\\"+$\"}, \"end\": \"\\n.\", \"close\": \"\\n.\"}", "\"\"\n.", true,
+         JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"$ref\": \"#/a\"}, \"root\": {\"a\": {\"enum\": [\"x\\n\", 1, \"y\"]}}, \"end\": "
+         "\".\", "
+         "\"close\": {\"token\": \".\"}}",
+         "x\n\xFF.", true, JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"anyOf\": [{\"const\": \"x\"}, {\"type\": \"null\"}, {\"type\": \"string\", "
+         "\"minLength\": "
+         "3}]}, \"end\": \".\", \"close\": \".\"}",
+         "xy.", false, JSON_SCHEMA_COMPACT},
+        {"{\"raw\": {\"anyOf\": [{\"const\": \"x\"}, {\"type\": \"null\"}, {\"type\": \"string\", "
+         "\"minLength\": "
+         "3}]}, \"end\": \".\", \"close\": \".\"}",
+         "xyz.", true, JSON_SCHEMA_COMPACT},
         {"{\"until\": {\"abab\": \"x\"}}", "ababab", false, JSON_SCHEMA_COMPACT},
         {"{\"until\": {\"abac\": \"x\"}}", "ababacx", true, JSON_SCHEMA_COMPACT},
     };
@@ -78,8 +103,11 @@ static void others_are_refused(void **state) {
         {"[{\"token\": \"\"}]", "a name"},
         {"[{\"schema\": {\"not\": {}}}]", "\"not\""},
         {"{\"any\": []}", "no value"},
-        {"{\"until\": {}}", "1 to 8"},
-        {"{\"until\": {\"\": \"a\"}}", "empty or too long"},
+        {"{\"until\": {}}", "an object of texts"},
+        {"{\"until\": {\"\": \"a\"}}", "empty, too many or too long"},
+        {"{\"raw\": true}", "close"},
+        {"{\"raw\": true, \"close\": \"a\"}", "empty, too many"},
+        {"{\"raw\": {\"pattern\": \"(\"}, \"end\": \"a\", \"close\": \"a\"}", "pattern"},
         {"{\"until\": {\"a\": 1}}", "is expected"},
         {"{\"until\": {\"a\": null}}", "no value"},
         {"[[[[[[[[[[[[[[[[[[[[\"a\"]]]]]]]]]]]]]]]]]]]]", "too deep"},
