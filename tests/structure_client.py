@@ -168,7 +168,7 @@ TOOLS = [{"type": "function", "function": {"name": "register", "parameters": PER
 SCHEMAS = {t["function"]["name"]: t["function"].get("parameters", {"type": "object", "maxProperties": 0}) for t in TOOLS}
 
 
-def test_calls(s):
+def test_calls(s, refused_in="tool_choice"):
     """A call that the client demands comes in the model's own syntax, with arguments that its schema allows."""
     base = dict(messages=[{"role": "user", "content": "x"}], tools=TOOLS, max_tokens=400)
     for choice in ["required"] + [{"type": "function", "function": {"name": name}} for name in SCHEMAS]:
@@ -198,7 +198,7 @@ def test_calls(s):
     refused_chat({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice", "other")
     refused_chat({"tool_choice": "sometimes"}, "tool_choice", "required")
     refused_chat({"tool_choice": "required", "tools": []}, "tool_choice", "missing")
-    refused_chat({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}]}, "tool_choice",
+    refused_chat({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}]}, refused_in,
                  '"not"')
     refused_chat({"guided_regex": "a"}, "guided_regex", "tools")
     refused_chat({"tools": strict(TOOLS[:1]) + strict([{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}])}, "tools",
@@ -209,7 +209,7 @@ def strict(tools):
     return [{"type": "function", "function": {**t["function"], "strict": True}} for t in tools]
 
 
-def test_strict_calls(s, opener):
+def test_strict_calls(s, opener, several="yes"):
     """With "auto" the model says what it likes until it opens a call, whose arguments then match if the tool is strict."""
     base = dict(messages=[{"role": "user", "content": "x"}], max_tokens=400, temperature=0)
     for tools in (strict(TOOLS), strict(TOOLS[1:2]) + TOOLS[2:], strict(TOOLS[:1])):
@@ -220,12 +220,6 @@ def test_strict_calls(s, opener):
         name = calls[0]["function"]["name"]
         check(name in [t["function"]["name"] for t in tools], str(got))
         valid(calls[0]["function"]["arguments"], SCHEMAS[name])
-    # This model begins one call behind the other, up to max_tokens.
-    got = s.post("/v1/chat/completions", tools=strict(TOOLS[1:2]), **base).json()["choices"][0]
-    calls = got["message"]["tool_calls"]
-    check(len(calls) > 2, str(got))
-    for call in calls[:-1]:
-        valid(call["function"]["arguments"], SCHEMAS["pair"])
     got = s.post("/v1/chat/completions", tools=TOOLS, **base).json()["choices"][0]
     check(not got["message"].get("tool_calls"), "no tool is strict: %s" % got)
     got = s.post("/v1/responses", input="x", temperature=0, tools=[{"type": "function", "name": "register", "parameters": PERSON, "strict": True}])
@@ -233,10 +227,17 @@ def test_strict_calls(s, opener):
     # A schema for the answer leaves calls allowed.
     base.update(tools=TOOLS, response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": LIST}})
     bias = {}
+    more = dict(base)
     for text in ("[", opener):
         ids = s.post("/tokenize", content=text, parse_special=True).json()["tokens"]
         check(len(ids) == 1, "%s is no token: %s" % (text, ids))
         bias[text] = {str(ids[0]): 50}
+    # One call behind the other, up to max_tokens.
+    got = s.post("/v1/chat/completions", **{**more, "tools": strict(TOOLS[1:2]), "logit_bias": bias[opener]}).json()["choices"][0]
+    calls = got["message"]["tool_calls"]
+    check(several == "no" or len(calls) > 2, str(got))
+    for call in calls[:-1]:
+        valid(call["function"]["arguments"], SCHEMAS["pair"])
     got = s.post("/v1/chat/completions", logit_bias=bias["["], **base).json()["choices"][0]
     valid(got["message"]["content"], LIST)
     got = s.post("/v1/chat/completions", **{**base, "tools": strict(TOOLS[1:2]), "logit_bias": bias[opener], "parallel_tool_calls": False}).json()
@@ -245,9 +246,37 @@ def test_strict_calls(s, opener):
     valid(got["message"]["tool_calls"][0]["function"]["arguments"], SCHEMAS["pair"])
 
 
+def test_values_in_tags(s):
+    """Texts stand as they are between tags, whatever their schema; what can't be told apart is refused."""
+    def call(parameters, **more):
+        tools = strict([{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+        return s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": tools, "max_tokens": 400,
+                                              "tool_choice": "required", "parallel_tool_calls": False, **more})
+
+    for schema in ({"type": "string", "pattern": '^[a-c"<]{2,9}$'}, {"type": ["string", "null"], "maxLength": 4}, {"type": "boolean"},
+                   {"anyOf": [{"enum": ["a\nb", "\n"]}, {"type": "null"}]}, {"type": "array", "items": {"enum": ["<x>", 2]}, "maxItems": 3},
+                   {"type": "string", "format": "date"}, {"const": "</b>"}, {"type": "object", "properties": {"a": {"type": "null"}},
+                                                                             "additionalProperties": False}):
+        parameters = {"type": "object", "properties": {"k": schema, "n": {"type": "integer", "maximum": 99, "minimum": 0}}, "required": ["k"]}
+        for seed in range(3):
+            r = call(parameters, temperature=1.5, seed=seed)
+            check(r.status == 200, "%s: %s" % (schema, r.body))
+            got = r.json()["choices"][0]
+            check(got["finish_reason"] == "tool_calls", "%s: %s" % (schema, got))
+            valid(got["message"]["tool_calls"][0]["function"]["arguments"], parameters)
+    for parameters, why in (({"properties": {"k": {"anyOf": [{"type": "string"}, {"type": "integer", "maximum": 3}]}}}, "another type"),
+                            ({"minProperties": 1}, "minProperties"), ({"properties": {"a b": {}}}, "characters"),
+                            ({"required": ["k"]}, "none of its properties")):
+        r = call(parameters)
+        check(r.status == 400 and r.json()["error"]["param"] == "tools" and why in r.json()["error"]["message"], "%s: %s" % (parameters, r.body))
+
+
 def test_other_calls(s):
-    r = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "tool_choice": "required"})
-    check(r.status == 400 and r.json()["error"]["param"] == "tool_choice" and "not JSON" in r.json()["error"]["message"], r.body)
+    tools = TOOLS[:1]
+    r = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": tools, "tool_choice": "required"})
+    check(r.status == 400 and r.json()["error"]["param"] == "tool_choice" and "as code" in r.json()["error"]["message"], r.body)
+    r = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": strict(tools), "max_tokens": 4})
+    check(r.status == 200 and "tools.function.strict" in r.headers["X-Stator-Ignored"], "%s %s" % (r.headers, r.body))
 
 
 def main():

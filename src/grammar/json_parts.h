@@ -22,7 +22,7 @@
 #include "grammar/json_schema.h"
 
 #define JSON_PARTS_MARK  0xFF
-#define JSON_PARTS_DEPTH 16 /* parts inside each other */
+#define JSON_PARTS_DEPTH 32 /* parts inside each other */
 
 /* As json_schema_compile, with a block of json_schema_bytes(nodes) bytes. STATOR_USAGE also: a part is none
  * of these. */

@@ -74,11 +74,11 @@ test_calls_between_control_tokens() {
     more=("chat.template=$tmp/kimi")
     script 'Well' '<|tool_calls_section_begin|>' '<|tool_call_begin|>' '<|tool_call_argument_begin|>' '<|tool_call_end|>' '<|tool_calls_section_end|>'
     client calls
-    client strict_calls '<|tool_calls_section_begin|>'
+    client strict_calls '<|tool_calls_section_begin|>' no
     ends
 }
 
-# No calls in JSON.
+# A pair of tags for each argument, as GLM has it.
 test_calls_in_tags() {
     need_python
     printf '%s' '{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}|{{ m.content }}' \
@@ -87,6 +87,40 @@ test_calls_in_tags() {
         '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant|{% endif %}' >"$tmp/glm"
     more=("chat.template=$tmp/glm")
     script 'Well' '<tool_call>' '</tool_call>'
+    client calls tools
+    client strict_calls '<tool_call>'
+    client values_in_tags
+    ends
+}
+
+# And as Qwen3-Coder has it: values stand on lines of their own.
+test_calls_on_lines() {
+    need_python
+    printf '%s' '{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}|{{ m.content }}' \
+        '{% for c in m.tool_calls or [] %}<tool_call>
+<function={{ c.function.name }}>
+{% for k, v in c.function.arguments|items %}<parameter={{ k }}>
+{{ v if v is string else v|tojson }}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}<|im_end|>' \
+        '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant|{% endif %}' >"$tmp/qwen"
+    more=("chat.template=$tmp/qwen")
+    script 'Well' '<tool_call>' '</tool_call>'
+    client calls tools
+    client strict_calls '<tool_call>'
+    client values_in_tags
+    ends
+}
+
+test_calls_as_code() {
+    need_python
+    printf '%s' '{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}|{{ m.content }}' \
+        '{% for c in m.tool_calls or [] %}<|tool_call_start|>[{{ c.function.name }}({% for k, v in c.function.arguments|items %}' \
+        '{{ k }}={{ v|tojson }}{% if not loop.last %}, {% endif %}{% endfor %})]<|tool_call_end|>{% endfor %}<|im_end|>' \
+        '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant|{% endif %}' >"$tmp/lfm"
+    more=("chat.template=$tmp/lfm")
+    script 'Well' '<|tool_call_start|>' '<|tool_call_end|>'
     client other_calls
     ends
 }

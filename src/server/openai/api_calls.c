@@ -3,28 +3,18 @@
  * tool_choice "required", or a function by its name: the answer is calls. "auto" with strict tools: any text
  * up to the tag that opens a call, and then calls. "auto" with a schema for the answer: what matches the
  * schema, or calls. */
-#include "server/openai/api_request.h"
+#include "server/openai/api_calls.h"
 
 #include "chat/chat_json.h"
 
 #include <string.h>
-
-/* What is asked for. */
-struct calls {
-    const struct api_model *m;
-    const json_t *tools;
-    const char *only; /* the name of the function; NULL: any */
-    bool one;         /* no second call */
-    bool only_strict; /* the others may have any arguments */
-};
 
 /* Calls stand in no tags, at the beginning of an answer; the tag is only another spelling. */
 static bool stands_alone(const struct chat_tags *t) {
     return t->syntax == CHAT_JSON && strcmp(t->section_open, "<|python_tag|>") == 0;
 }
 
-/* The parts of a grammar (json_parts.h) for a text of the syntax: its control tokens apart. */
-static json_t *tag(const struct api_model *m, const char *text) {
+json_t *api_calls_tag(const struct api_model *m, const char *text) {
     json_t *out = json_array();
     while (*text != '\0') {
         const char *mark = NULL;
@@ -42,22 +32,10 @@ static json_t *tag(const struct api_model *m, const char *text) {
     return out;
 }
 
-static json_t *any(json_t *a, json_t *b) {
-    return json_pack("{s:[o, o]}", "any", a, b);
-}
-
-static json_t *maybe_line(void) {
-    return any(json_string("\n"), json_string(""));
-}
-
-static json_t *or_nothing(json_t *a) {
-    return any(a, json_string(""));
-}
-
 /* The schema of a function's arguments, which are always an object. */
-static json_t *arguments(const struct calls *c, const json_t *function) {
+static json_t *arguments(const struct api_calls *c, const json_t *function) {
     json_t *parameters = json_object_get(function, "parameters");
-    if (c->only_strict && !json_is_true(json_object_get(function, "strict")))
+    if (api_calls_lax(c, function))
         return json_pack("{s:{s:s}}", "schema", "type", "object");
     json_t *schema = json_object_size(parameters) > 0 ? json_copy(parameters)
                                                       : json_pack("{s:b}", "additionalProperties", 0);
@@ -68,25 +46,25 @@ static json_t *arguments(const struct calls *c, const json_t *function) {
 
 /* {"name": .., "arguments": ..} as models are trained to write it. Llama's calls, which stand alone, may have
  * "parameters". */
-static json_t *object(const struct calls *c, const json_t *function) {
+static json_t *object(const struct api_calls *c, const json_t *function) {
     json_t *name = json_object_get(function, "name"), *key = json_string("\", \"arguments\": ");
     if (stands_alone(&c->m->form.tags))
-        key = any(key, json_string("\", \"parameters\": "));
+        key = api_calls_any(key, json_string("\", \"parameters\": "));
     return json_pack("[s, O, o, o, s]", "{\"name\": \"", name, key, arguments(c, function), "}");
 }
 
 /* Behind the tag that opens a call. Kimi writes functions.NAME:0. */
-static json_t *named(const struct calls *c, const json_t *function) {
+static json_t *named(const struct api_calls *c, const json_t *function) {
     const struct chat_tags *t = &c->m->form.tags;
     json_t *name = json_object_get(function, "name");
-    json_t *names =
-        any(json_incref(name), json_pack("[s, O, {s:s}]", "functions.", name, "regex", ":[0-9]{1,3}"));
-    return json_pack("[o, o, o, o]", names, tag(c->m, t->name_end), arguments(c, function),
-                     tag(c->m, t->call_close));
+    json_t *names = api_calls_any(json_incref(name),
+                                  json_pack("[s, O, {s:s}]", "functions.", name, "regex", ":[0-9]{1,3}"));
+    return json_pack("[o, o, o, o]", names, api_calls_tag(c->m, t->name_end), arguments(c, function),
+                     api_calls_tag(c->m, t->call_close));
 }
 
 /* One call of any of the functions, without the tag that opens a call; NULL: *r->why. */
-static json_t *call(struct api_reader *r, const struct calls *c) {
+static json_t *call(struct api_reader *r, const struct api_calls *c) {
     json_t *functions = json_array();
     for (size_t i = 0; i < json_array_size(c->tools); i++) {
         const json_t *function = json_object_get(json_array_get(c->tools, i), "function");
@@ -97,9 +75,18 @@ static json_t *call(struct api_reader *r, const struct calls *c) {
                             "tools[%zu].function.name has characters that a constrained call can't have", i);
             return NULL;
         }
+        const size_t n = json_array_size(functions);
         if (c->only == NULL || strcmp(name, c->only) == 0)
             json_array_append_new(functions, c->m->form.tags.syntax == CHAT_NAMED ? named(c, function)
-                                                                                  : object(c, function));
+                                             : c->m->form.tags.syntax == CHAT_KEYED
+                                                 ? api_calls_keyed(r, c, function)
+                                                 : object(c, function));
+        else
+            continue;
+        if (json_array_size(functions) == n) {
+            json_decref(functions);
+            return NULL;
+        }
     }
     if (json_array_size(functions) > 0)
         return json_pack("{s:o}", "any", functions);
@@ -113,28 +100,37 @@ static json_t *call(struct api_reader *r, const struct calls *c) {
 }
 
 /* More of the same behind the first; nothing where only one call is wanted. */
-static json_t *more(const struct calls *c, json_t *next) {
+static json_t *more(const struct api_calls *c, json_t *next) {
     if (!c->one)
-        return or_nothing(json_pack("{s:o}", "repeat", next));
+        return api_calls_or_nothing(json_pack("{s:o}", "repeat", next));
     json_decref(next);
     return json_string("");
 }
 
 /* Calls behind a tag that opens them: the section's, or where there is none, that of a call. */
-static json_t *opened(const struct calls *c, json_t *one) {
+static json_t *opened(const struct api_calls *c, json_t *one) {
     const struct chat_tags *t = &c->m->form.tags;
-    if (t->syntax == CHAT_NAMED) {
-        const bool section = t->section_open[0] != '\0';
-        json_t *next = json_pack("[o, O]", tag(c->m, t->call_open), one);
-        return json_pack("[o, O, o, o]", section ? tag(c->m, t->call_open) : json_array(), one, more(c, next),
-                         tag(c->m, t->section_close));
+    const bool section = t->section_open[0] != '\0', keyed = t->syntax == CHAT_KEYED;
+    if (t->syntax == CHAT_NAMED || (keyed && !section)) {
+        json_t *between = keyed ? api_calls_maybe_line() : json_string("");
+        json_t *next = json_pack("[o, o, O]", between, api_calls_tag(c->m, t->call_open), one);
+        return json_pack("[o, O, o, o]", section ? api_calls_tag(c->m, t->call_open) : json_array(), one,
+                         more(c, next), api_calls_tag(c->m, t->section_close));
     }
     if (t->section_close[0] == '\0') /* one tag, a list behind it */
         return json_pack("[s, O, o, s]", "[", one, more(c, json_pack("[s, O]", ", ", one)), "]");
-    json_t *list = json_pack("[s, O, s]", "[", one, "]");
-    json_t *whole = json_pack("[o, o, o, o]", maybe_line(), any(json_incref(one), list), maybe_line(),
-                              tag(c->m, t->section_close));
-    json_t *next = json_pack("[o, o, O]", maybe_line(), tag(c->m, t->section_open), whole);
+    json_t *inner;
+    if (keyed) {
+        json_t *call = json_pack("[o, O]", api_calls_tag(c->m, t->call_open), one);
+        json_t *next = json_pack("[o, O]", api_calls_maybe_line(), call);
+        inner = json_pack("[o, o]", call, more(c, next));
+    } else {
+        inner = api_calls_any(json_incref(one), json_pack("[s, O, s]", "[", one, "]"));
+    }
+    json_t *whole = json_pack("[o, o, o, o]", api_calls_maybe_line(), inner, api_calls_maybe_line(),
+                              api_calls_tag(c->m, t->section_close));
+    json_t *next =
+        json_pack("[o, o, O]", api_calls_maybe_line(), api_calls_tag(c->m, t->section_open), whole);
     return json_pack("[o, o]", whole, more(c, next));
 }
 
@@ -143,23 +139,32 @@ static const char *opener(const struct chat_tags *t) {
 }
 
 /* The answer is calls. */
-static json_t *calls(const struct calls *c, json_t *one) {
+static json_t *calls(const struct api_calls *c, json_t *one) {
     const struct chat_tags *t = &c->m->form.tags;
-    return stands_alone(t) ? json_incref(one) : json_pack("[o, o]", tag(c->m, opener(t)), opened(c, one));
+    return stands_alone(t) ? json_incref(one)
+                           : json_pack("[o, o]", api_calls_tag(c->m, opener(t)), opened(c, one));
+}
+
+/* A call whose section was not opened, as models with tags for arguments write it now and then. */
+static json_t *alone(const struct api_calls *c, json_t *one) {
+    json_t *close =
+        json_pack("[o, o]", api_calls_maybe_line(), api_calls_tag(c->m, c->m->form.tags.section_close));
+    return json_pack("[O, o]", one, api_calls_or_nothing(close));
 }
 
 /* Any text, and calls behind the tag that opens them. The tag of a single call without that of its section
- * may not come. An object at the beginning is a call where calls stand alone. */
-static json_t *text_or_calls(const struct calls *c, json_t *one) {
+ * may not come where models do not write it so. An object at the beginning is a call where calls stand alone.
+ */
+static json_t *text_or_calls(const struct api_calls *c, json_t *one) {
     const struct chat_tags *t = &c->m->form.tags;
     if (stands_alone(t)) {
         json_t *rest = json_pack("{s:{s:n}, s:b}", "until", opener(t), "may_end", 1);
         json_t *text = json_pack("[{s:s}, o]", "regex", "[ \\t\\n\\r]*[^ \\t\\n\\r{[<]", rest);
-        return any(json_incref(one), or_nothing(text));
+        return api_calls_any(json_incref(one), api_calls_or_nothing(text));
     }
     json_t *texts = json_pack("{s:o}", opener(t), opened(c, one));
     if (t->call_open[0] != '\0' && strcmp(opener(t), t->call_open) != 0)
-        json_object_set_new(texts, t->call_open, json_null());
+        json_object_set_new(texts, t->call_open, t->syntax == CHAT_KEYED ? alone(c, one) : json_null());
     return json_pack("{s:o, s:b}", "until", texts, "may_end", 1);
 }
 
@@ -168,11 +173,11 @@ static void put(void *context, const char *p, size_t n) {
 }
 
 /* What matches the schema that the answer was to match, or calls. */
-static json_t *answer_or_calls(const struct api_reader *r, const struct calls *c, json_t *one) {
+static json_t *answer_or_calls(const struct api_reader *r, const struct api_calls *c, json_t *one) {
     const struct api_text *schema = &r->out->structure.text;
     json_error_t wrong;
     json_t *s = chat_json_load(schema->n > 0 ? schema->p : "", schema->n, JSON_DECODE_ANY, &wrong);
-    return s == NULL ? NULL : any(json_pack("{s:o}", "schema", s), calls(c, one));
+    return s == NULL ? NULL : api_calls_any(json_pack("{s:o}", "schema", s), calls(c, one));
 }
 
 static bool together(struct api_reader *r) {
@@ -192,7 +197,7 @@ static bool some_strict(const json_t *tools) {
 }
 
 /* The grammar of calls, and of what else the answer may be. demanded: nothing else. */
-static bool constrain(struct api_reader *r, const struct calls *c, bool demanded) {
+static bool constrain(struct api_reader *r, const struct api_calls *c, bool demanded) {
     struct api_structure *s = &r->out->structure;
     const bool formatted = !demanded && s->field != NULL;
     if (formatted && (s->kind != STATOR_GRAMMAR_JSON_SCHEMA || stands_alone(&c->m->form.tags)))
@@ -230,20 +235,20 @@ bool api_calls_read(struct api_reader *r, const json_t *body) {
             "\"function\", \"function\": {\"name\": ..}}");
     if (is_auto && (!r->out->tools || (field == NULL && !some_strict(tools))))
         return true;
-    if (json_array_size(tools) > 0 && syntax != CHAT_JSON && syntax != CHAT_NAMED) {
+    if (json_array_size(tools) > 0 && syntax != CHAT_JSON && syntax != CHAT_NAMED && syntax != CHAT_KEYED) {
         if (is_auto)
             return field != NULL ? together(r) : api_request_unknown(r, "tools.function.strict");
         return api_failure_set(
             r->why, 400, "tool_choice",
             "tool_choice can't be honoured unless it is \"auto\" or \"none\": calls in the way "
-            "of this model, whose arguments are not JSON or stand in channels, can't be "
+            "of this model, which writes them as code or in channels, can't be "
             "constrained");
     }
-    const struct calls c = {.m = r->model,
-                            .tools = tools,
-                            .only = only,
-                            .one =
-                                only != NULL || json_is_false(json_object_get(body, "parallel_tool_calls")),
-                            .only_strict = is_auto};
+    const struct api_calls c = {.m = r->model,
+                                .tools = tools,
+                                .only = only,
+                                .one = only != NULL ||
+                                       json_is_false(json_object_get(body, "parallel_tool_calls")),
+                                .only_strict = is_auto};
     return constrain(r, &c, !is_auto);
 }

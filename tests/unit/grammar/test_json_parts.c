@@ -110,7 +110,7 @@ static void others_are_refused(void **state) {
         {"{\"raw\": {\"pattern\": \"(\"}, \"end\": \"a\", \"close\": \"a\"}", "pattern"},
         {"{\"until\": {\"a\": 1}}", "is expected"},
         {"{\"until\": {\"a\": null}}", "no value"},
-        {"[[[[[[[[[[[[[[[[[[[[\"a\"]]]]]]]]]]]]]]]]]]]]", "too deep"},
+        {"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"a\"]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]", "too deep"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct regex *r = NULL;
