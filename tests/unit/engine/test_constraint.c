@@ -3,7 +3,10 @@
  * refused. */
 #include "engine_harness.h"
 
+#include "grammar/gbnf.h"
 #include "grammar/json_schema.h"
+#include "hybrid_model.h"
+#include "tiny_vocab.h"
 
 #define DEMO     "configs/demo.gguf"
 #define DEMO_END 1
@@ -23,6 +26,8 @@ static const struct {
     {STATOR_GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-m "
                                  "]{2,8}$\"},\"minItems\":1,\"maxItems\":4}"},
     {STATOR_GRAMMAR_REGEX, "yes|no|[0-9]{3,5}"},
+    {STATOR_GRAMMAR_GBNF,
+     "root ::= list \".\"\nlist ::= \"(\" (word | list) \")\" | word \", \" word\nword ::= [a-e]{1,6}"},
 };
 
 struct told {
@@ -147,6 +152,8 @@ static void check_matches(stator *s, uint32_t grammar, const struct answer *a) {
     if (grammars[grammar].kind == STATOR_GRAMMAR_REGEX)
         assert_int_equal(regex_compile(memory, NODES, source, strlen(source), REGEX_WHOLE, &r, NULL),
                          STATOR_OK);
+    else if (grammars[grammar].kind == STATOR_GRAMMAR_GBNF)
+        assert_int_equal(gbnf_compile(memory, NODES, source, strlen(source), &r, NULL), STATOR_OK);
     else
         assert_int_equal(
             json_schema_compile(memory, NODES, source, strlen(source), JSON_SCHEMA_COMPACT, &r, NULL),
@@ -320,6 +327,59 @@ static void only_texts(void **state) {
     free(a);
 }
 
+/* The same with states, which chunks of known tokens go through, and with blocks that guess from hidden
+ * states. */
+static void only_texts_of_states(void **state) {
+    (void)state;
+    static const char *const modes[] = {"speculation.mode=off", "speculation.mode=ngram",
+                                        "speculation.mode=mtp"};
+    static const char text[] = "((a|b|c){2}: abc aa bab \\[b\\] ){6}";
+    static struct tiny_vocab v;
+    struct hybrid_model m = hybrid_model_usual();
+    struct gguf_writer w = gguf_writer_new();
+    struct answer *a = calloc(3, sizeof *a);
+    char path[GGUF_WRITER_PATH];
+    assert_non_null(a);
+    tiny_vocab_spm(&v, &w);
+    m.vocab = v.n;
+    m.nextn = 1;
+    m.blocks++;
+    m.echoes = 1;
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    gguf_writer_memory_path(&w, path);
+    for (int i = 0; i < 3; i++) {
+        const stator_grammar_source source = {
+            .size = sizeof source, .kind = STATOR_GRAMMAR_REGEX, .text = text, .length = sizeof text - 1};
+        char model[GGUF_WRITER_PATH + 16];
+        snprintf(model, sizeof model, "model.path=%s", path);
+        const char *sets[] = {model, "memory.context=512", "cpu.threads=2", "memory.sequences=2", modes[i]};
+        const stator_options o = {
+            .size = sizeof o, .config = DEMO, .set = sets, .n_set = 5, .reuse = 1, .grammars = 1};
+        const int32_t prompt[] = {20, 22, 24};
+        stator *s = NULL;
+        stator_grammar *g = NULL;
+        stator_error e = {0};
+        if (stator_open(&o, &s, &e) != STATOR_OK || stator_start(s, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        stator_request q = {.size = sizeof q, .tokens = prompt, .n_tokens = 3, .max_new = MOST};
+        assert_int_equal(stator_grammar_compile(s, &source, &g, NULL), STATOR_OK);
+        q.sampling = (stator_sampling){
+            .has = STATOR_HAS_TEMPERATURE | STATOR_HAS_SEED, .temperature = 1, .seed = 5, .grammar = g};
+        assert_int_equal(stator_submit(s, &q, &a[i].id, NULL), STATOR_OK);
+        collect(s, &a[i], 1);
+        assert_true(a[i].reason == STATOR_REASON_EOS && a[i].n_steps < a[i].n);
+        assert_int_equal(a[i].n, a[0].n);
+        for (uint32_t k = 0; k < a[i].n; k++)
+            assert_int_equal(a[i].told[k].token, a[0].told[k].token);
+        stator_grammar_release(s, g);
+        stator_close(s);
+    }
+    assert_true(a[2].n_guessed > 0);
+    gguf_writer_free(&w);
+    free(a);
+}
+
 static void expect(stator *s, const stator_request *q, stator_status status, const char *text) {
     stator_error e = {0};
     uint64_t id = 0;
@@ -372,8 +432,8 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_match), cmocka_unit_test(begins_later),
-                                       cmocka_unit_test(may_open), cmocka_unit_test(only_texts),
-                                       cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_match), cmocka_unit_test(begins_later),         cmocka_unit_test(may_open),
+        cmocka_unit_test(only_texts),    cmocka_unit_test(only_texts_of_states), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
