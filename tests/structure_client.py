@@ -271,6 +271,25 @@ def test_values_in_tags(s):
         check(r.status == 400 and r.json()["error"]["param"] == "tools" and why in r.json()["error"]["message"], "%s: %s" % (parameters, r.body))
 
 
+def test_channel_calls(s, how):
+    """gpt-oss: calls are messages. The model reasons first, or opens a call by itself."""
+    base = dict(messages=[{"role": "user", "content": "x"}], max_tokens=400, temperature=0)
+    fields = {"required": {"tool_choice": "required", "tools": TOOLS[1:2]}, "auto": {"tools": strict(TOOLS[1:2])},
+              "format": {"tools": TOOLS[1:], "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["a", "b"]}}}}}
+    if how == "format":  # neither of the two ways in which a header can name a function
+        base["logit_bias"] = {str(s.post("/tokenize", content=text).json()["tokens"][0]): -100 for text in " c"}
+    got = s.post("/v1/chat/completions", **base, **fields[how]).json()["choices"][0]
+    if how == "format":
+        check(got["message"]["content"] in ('"a"', '"b"') and got["message"]["reasoning_content"] == "Hm", str(got))
+        return
+    check(got["finish_reason"] == "tool_calls" and len(got["message"]["tool_calls"]) == 1, str(got))
+    valid(got["message"]["tool_calls"][0]["function"]["arguments"], SCHEMAS["pair"])
+    check(got["message"].get("reasoning_content") == "Hm" if how == "required" else not got["message"].get("content"), str(got))
+    if how == "auto":
+        got = s.post("/v1/chat/completions", **base, tools=TOOLS[1:2]).json()["choices"][0]
+        check(not got["message"].get("tool_calls"), "no tool is strict: %s" % got)
+
+
 def test_other_calls(s):
     tools = TOOLS[:1]
     r = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": tools, "tool_choice": "required"})

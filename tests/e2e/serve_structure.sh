@@ -113,6 +113,23 @@ test_calls_on_lines() {
     ends
 }
 
+# In channels, as gpt-oss has it.
+test_calls_in_channels() {
+    need_python
+    printf '%s' '{% if tools %}namespace functions {{ tools|tojson }}{% endif %}{% for m in messages %}{% if m.tool_calls %}' \
+        '<|start|>assistant to=functions.{{ m.tool_calls[0].function.name }}<|channel|>commentary json<|message|>' \
+        '{{ m.tool_calls[0].function.arguments|tojson }}<|call|>{% else %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>' \
+        '{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}' >"$tmp/harmony"
+    more=("chat.template=$tmp/harmony")
+    script '<|channel|>' 'analysis' '<|message|>' 'Hm' '<|end|>' '+<|start|>' '+<|constrain|>' '+<|call|>' '+<|return|>' '+final'
+    client channel_calls required
+    client channel_calls format
+    ends
+    script '<|channel|>' 'commentary to=functions.' '+analysis' '+<|message|>' '+<|end|>' '+<|start|>' '+<|constrain|>' '+<|call|>' '+<|return|>'
+    client channel_calls auto
+    ends
+}
+
 test_calls_as_code() {
     need_python
     printf '%s' '{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}|{{ m.content }}' \

@@ -30,9 +30,16 @@ void grammar_slots_lay_out_run(struct grammar_slots *g, struct carve *c, const s
 }
 
 uint64_t grammar_slots_piece(const struct tokenizer *t, int32_t id, char *out, uint64_t capacity) {
-    const uint64_t n = tokenizer_piece(t, id, false, out, capacity);
-    if (n > 0)
+    char text[TOKEN_TRIE_MAX_LENGTH];
+    const uint64_t n = tokenizer_piece(t, id, false, text, sizeof text);
+    /* A token for the byte of the mark would make a control token of the text behind it. */
+    if (n > sizeof text || (n > 0 && memchr(text, JSON_PARTS_MARK, n) != NULL))
+        return 0;
+    if (n > 0) {
+        if (capacity > 0)
+            memcpy(out, text, ARITH_MIN(n, capacity));
         return n;
+    }
     const uint64_t name =
         tokenizer_piece(t, id, true, capacity > 0 ? out + 1 : out, capacity > 0 ? capacity - 1 : 0);
     if (name > 0 && capacity > 0)

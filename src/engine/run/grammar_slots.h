@@ -54,7 +54,7 @@ void grammar_slots_lay_out(struct grammar_slots *g, struct carve *c, uint64_t tr
 void grammar_slots_lay_out_run(struct grammar_slots *g, struct carve *c, const struct planning_want *want);
 
 /* The bytes of a token as a grammar has them: those of its text; of a control token JSON_PARTS_MARK and its
- * name. Returns their number; writes at most capacity of them. */
+ * name. 0: no grammar has it. Returns their number; writes at most capacity of them. */
 uint64_t grammar_slots_piece(const struct tokenizer *t, int32_t id, char *out, uint64_t capacity);
 
 /* It is one of these, and in use. */

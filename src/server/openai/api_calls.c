@@ -77,7 +77,9 @@ static json_t *call(struct api_reader *r, const struct api_calls *c) {
         }
         const size_t n = json_array_size(functions);
         if (c->only == NULL || strcmp(name, c->only) == 0)
-            json_array_append_new(functions, c->m->form.tags.syntax == CHAT_NAMED ? named(c, function)
+            json_array_append_new(functions, c->m->form.tags.syntax == CHAT_CHANNELS
+                                                 ? api_calls_channel(c->m, function, arguments(c, function))
+                                             : c->m->form.tags.syntax == CHAT_NAMED ? named(c, function)
                                              : c->m->form.tags.syntax == CHAT_KEYED
                                                  ? api_calls_keyed(r, c, function)
                                                  : object(c, function));
@@ -141,6 +143,8 @@ static const char *opener(const struct chat_tags *t) {
 /* The answer is calls. */
 static json_t *calls(const struct api_calls *c, json_t *one) {
     const struct chat_tags *t = &c->m->form.tags;
+    if (t->syntax == CHAT_CHANNELS)
+        return api_calls_channels(c->m, one);
     return stands_alone(t) ? json_incref(one)
                            : json_pack("[o, o]", api_calls_tag(c->m, opener(t)), opened(c, one));
 }
@@ -157,6 +161,8 @@ static json_t *alone(const struct api_calls *c, json_t *one) {
  */
 static json_t *text_or_calls(const struct api_calls *c, json_t *one) {
     const struct chat_tags *t = &c->m->form.tags;
+    if (t->syntax == CHAT_CHANNELS)
+        return api_calls_channels_or_text(one);
     if (stands_alone(t)) {
         json_t *rest = json_pack("{s:{s:n}, s:b}", "until", opener(t), "may_end", 1);
         json_t *text = json_pack("[{s:s}, o]", "regex", "[ \\t\\n\\r]*[^ \\t\\n\\r{[<]", rest);
@@ -177,6 +183,8 @@ static json_t *answer_or_calls(const struct api_reader *r, const struct api_call
     const struct api_text *schema = &r->out->structure.text;
     json_error_t wrong;
     json_t *s = chat_json_load(schema->n > 0 ? schema->p : "", schema->n, JSON_DECODE_ANY, &wrong);
+    if (s != NULL && c->m->form.tags.syntax == CHAT_CHANNELS)
+        return api_calls_channels_or_schema(c->m, one, s);
     return s == NULL ? NULL : api_calls_any(json_pack("{s:o}", "schema", s), calls(c, one));
 }
 
@@ -212,6 +220,7 @@ static bool constrain(struct api_reader *r, const struct api_calls *c, bool dema
         s->text.n = 0;
         chat_json_write(all, put, &s->text);
         r->out->tagged_calls = !stands_alone(&c->m->form.tags);
+        s->whole = c->m->form.tags.syntax == CHAT_CHANNELS;
     }
     json_decref(all);
     json_decref(one);
@@ -235,14 +244,15 @@ bool api_calls_read(struct api_reader *r, const json_t *body) {
             "\"function\", \"function\": {\"name\": ..}}");
     if (is_auto && (!r->out->tools || (field == NULL && !some_strict(tools))))
         return true;
-    if (json_array_size(tools) > 0 && syntax != CHAT_JSON && syntax != CHAT_NAMED && syntax != CHAT_KEYED) {
+    const bool goes_on = syntax == CHAT_CHANNELS && r->out->goes_on != API_NEW_MESSAGE;
+    if (json_array_size(tools) > 0 && (syntax == CHAT_GEMMA || syntax == CHAT_PYTHON || goes_on)) {
         if (is_auto)
             return field != NULL ? together(r) : api_request_unknown(r, "tools.function.strict");
         return api_failure_set(
             r->why, 400, "tool_choice",
             "tool_choice can't be honoured unless it is \"auto\" or \"none\": calls in the way "
-            "of this model, which writes them as code or in channels, can't be "
-            "constrained");
+            "of this model, which writes them as code, can't be constrained, nor gpt-oss's where the answer "
+            "goes on with the last message");
     }
     const struct api_calls c = {.m = r->model,
                                 .tools = tools,

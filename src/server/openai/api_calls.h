@@ -34,4 +34,12 @@ static inline json_t *api_calls_maybe_line(void) {
 /* A call in tags, behind the one that opens it. NULL: *r->why. */
 json_t *api_calls_keyed(struct api_reader *r, const struct api_calls *c, const json_t *function);
 
+/* A call of gpt-oss, a message of its own, around the part for its arguments, which is taken over. */
+json_t *api_calls_channel(const struct api_model *m, const json_t *function, json_t *arguments);
+/* Whole answers of gpt-oss, reasoning included: one of the calls; or any text, without a call; or, in the
+ * channel of the answer, what a schema allows, which is taken over. */
+json_t *api_calls_channels(const struct api_model *m, json_t *calls);
+json_t *api_calls_channels_or_text(json_t *calls);
+json_t *api_calls_channels_or_schema(const struct api_model *m, json_t *calls, json_t *schema);
+
 #endif

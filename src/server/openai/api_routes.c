@@ -72,7 +72,8 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
     if (r->limits_reasoning && api_budget_of(&api->budget, r->reasoning_budget, c->job->thinks, &budget))
         q.sampling.budget = &budget;
     set_seed(api, c->job, &q.sampling, c->index % r->n);
-    if (!api_structure_set(&api->structure_start, c->job->grammar, c->job->thinks, &q.sampling, why))
+    if (!api_structure_set(&api->structure_start, &r->structure, c->job->grammar, c->job->thinks, &q.sampling,
+                           why))
         return false;
     stator_status st = stator_submit(api->engine, &q, &id, &e);
     if (st == STATOR_OK) {

@@ -275,11 +275,11 @@ bool api_structure_compile(const struct api *api, const struct api_request *r, s
                            s->field, "%s can't be honoured: %s", s->field, c.error.text);
 }
 
-bool api_structure_set(const struct api_structure_start *s, stator_grammar *grammar, bool thinks,
-                       stator_sampling *out, struct api_failure *why) {
+bool api_structure_set(const struct api_structure_start *s, const struct api_structure *r,
+                       stator_grammar *grammar, bool thinks, stator_sampling *out, struct api_failure *why) {
     const bool behind = thinks || s->always;
     out->grammar = grammar;
-    if (grammar == NULL || !(behind || s->opens))
+    if (grammar == NULL || r->whole || !(behind || s->opens))
         return true;
     out->grammar_open = behind ? NULL : &s->open;
     out->grammar_after = s->after;

@@ -19,6 +19,7 @@ struct api_structure {
     const char *field; /* the field of the body that asks for it; NULL: any answer is allowed */
     stator_grammar_kind kind;
     struct api_text text; /* of the schema or expression; the pool's */
+    bool whole;           /* it begins with the answer, whatever its model reasons in */
 };
 
 /* Tags of the model's syntax that are control tokens: texts of the form. */
@@ -54,8 +55,8 @@ bool api_calls_read(struct api_reader *r, const json_t *body);
 bool api_structure_compile(const struct api *api, const struct api_request *r, stator_grammar **grammar,
                            struct api_failure *why);
 
-/* Puts the grammar into a request. thinks: the prompt has opened reasoning. */
-bool api_structure_set(const struct api_structure_start *s, stator_grammar *grammar, bool thinks,
-                       stator_sampling *out, struct api_failure *why);
+/* Puts the grammar of r into a request. thinks: the prompt has opened reasoning. */
+bool api_structure_set(const struct api_structure_start *s, const struct api_structure *r,
+                       stator_grammar *grammar, bool thinks, stator_sampling *out, struct api_failure *why);
 
 #endif
