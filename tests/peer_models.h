@@ -42,7 +42,8 @@ enum {
     PEER_ONE_NORM = 67108864,   /* of a layer, a LayerNorm */
     PEER_SHORT_CONV = 33554432, /* two of three layers have a gated convolution */
     PEER_LAYER_SCALE = 134217728,
-    PEER_NO_V = 268435456 /* in layers without a window, if these have heads of their own */
+    PEER_BESIDE = 536870912, /* experts beside the dense feed-forward */
+    PEER_NO_V = 268435456    /* in layers without a window, if these have heads of their own */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -268,6 +269,13 @@ static const struct peer_model peer_models[] = {
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_LAYER_SCALE, .layer_embd = 32, .shared_kv = 3,
      .shared_ff_width = 224,
      .keys = {{"attention.sliding_window", 24}, {"final_logit_softcapping", .fraction = 2}}},
+    {"gemma4-experts", "gemma4", 3, 160, 96, 6, 2, 32, 300, .wide_dim = 96, .wide_kv_heads = 1,
+     .flags =
+         PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_LAYER_SCALE | PEER_NO_V | PEER_ONE_GATE_UP | PEER_BESIDE,
+     .experts = 10, .used = 3, .expert_ff = 64, .keys = {{"attention.sliding_window", 24}}},
+    {"gemma4-experts-apart", "gemma4", 3, 96, 160, 3, 3, 64, 200, .wide_dim = 32, .wide_kv_heads = 3,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_UNTIED | PEER_SCALES | PEER_BESIDE, .experts = 5,
+     .used = 2, .expert_ff = 96, .keys = {{"attention.sliding_window", 5}}},
     {"gemma4-shared", "gemma4", 5, 96, 96, 4, 2, 64, 200, .wide_dim = 32, .wide_kv_heads = 4,
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_UNTIED | PEER_SCALES | PEER_NO_V, .shared_kv = 2,
      .keys = {{"attention.sliding_window", 5}}},
@@ -539,7 +547,12 @@ static inline void peer_layer(struct peer_writer *p) {
         peer_attention(p);
     if (m->experts > 0 && p->layer >= m->leading) {
         peer_experts(p);
-        return;
+        if (!(m->flags & PEER_BESIDE))
+            return;
+        peer_vector(p, "post_ffw_norm_1.weight", m->embd, 1);
+        peer_vector(p, "pre_ffw_norm_2.weight", m->embd, 1);
+        peer_vector(p, "post_ffw_norm_2.weight", m->embd, 1);
+        peer_vector(p, "ffn_gate_inp.scale", m->embd, 4);
     }
     const int fused = (m->flags & (PEER_FUSED | PEER_FUSED_FF)) != 0;
     const uint32_t ff = peer_ff(m, p->layer);

@@ -281,12 +281,12 @@ class Model:
             gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
             inner = gate * sigmoid(1.702 * gate) * (up + 1)
         else:
-            inner = silu(gate) * up
+            inner = (gelu if self.arch in GELU else silu)(gate) * up
         return self.w('ffn_down_exps.weight')[e] @ inner * self.scale('ffn_down_exps')[e] + bias('ffn_down_exps')
 
-    def experts(self, h):
+    def experts(self, h, router_in=None):
         used, out = self.key('expert_used_count'), np.zeros_like(h)
-        logits = self.product(h, 'ffn_gate_inp')
+        logits = self.product(h, 'ffn_gate_inp') if router_in is None else router_in @ self.w('ffn_gate_inp.weight').T
         score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2', 'lfm2moe') else softmax(logits)
         choice = score + (self.w('exp_probs_b.bias') if self.has('exp_probs_b.bias') else 0)
         for t, x in enumerate(h):
@@ -300,8 +300,9 @@ class Model:
         return out
 
     def feed_forward(self, h):
-        if self.has('ffn_gate_inp.weight'):
-            return self.experts(h)
+        return self.experts(h) if self.has('ffn_gate_inp.weight') else self.dense(h)
+
+    def dense(self, h):
         up = self.product(h, 'ffn_up')
         gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
         return self.product((gelu if self.arch in GELU else silu)(gate) * up, 'ffn_down')
@@ -314,7 +315,12 @@ class Model:
             return x + out + self.feed_forward(h)
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
         late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
-        out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
+        if self.has('post_ffw_norm_1.weight'):  # dense and experts side by side
+            out = self.norm(self.dense(self.norm(x, self.w('ffn_norm.weight'))), self.w('post_ffw_norm_1.weight'))
+            router_in = self.norm(x, self.w('ffn_gate_inp.scale') / np.sqrt(x.shape[1]))
+            out = out + self.norm(self.experts(self.norm(x, self.w('pre_ffw_norm_2.weight')), router_in), self.w('post_ffw_norm_2.weight'))
+        else:
+            out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
         x = x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
         if self.has('inp_gate.weight'):  # the layer's embedding
             gated = gelu(self.product(x, 'inp_gate')) * self.layer_in[:, i]

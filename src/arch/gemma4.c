@@ -2,7 +2,8 @@
  * of V normed without weights, V from K's product in layers with neither window nor attn_v, and a number that
  * each layer's output is multiplied by. rope_freqs has the divisors of the layers without a window. E-models
  * have an embedding of each layer, last layers that read the K and V of earlier ones, and a wider
- * feed-forward in those. Models with experts are refused. */
+ * feed-forward in those. Experts lie beside the dense feed-forward, and their router reads the residual
+ * stream. */
 #include "arch/parts/parts.h"
 
 #include <math.h>
@@ -21,6 +22,7 @@ static const struct shape_place layer[] = {
     {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEAD_K},
     {SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_HEAD_K, .optional = true},
     PARTS_LAYER_EMBD,
+    PARTS_EXPERTS_BESIDE,
     PARTS_NORMS_BEHIND,
     PARTS_DENSE(SHAPE_ALL_LAYERS)};
 
@@ -44,11 +46,11 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     uint32_t window = 0;
     float scale = 0;
     s->heads_by_kind = true;
-    s->ff_by_layer = true;
+    s->ff_by_layer = s->rope_neox = s->experts.norm = true;
     s->window_pattern = PATTERN;
     stator_status rc = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
     if (rc == STATOR_OK)
-        rc = parts_read_neox(g, s, e);
+        rc = shape_read_experts(g, s, e);
     if (rc == STATOR_OK)
         rc = shape_read_shared_kv(g, s, e);
     if (rc == STATOR_OK)
@@ -105,7 +107,7 @@ static void build(struct graph *g, const struct shape *s) {
 }
 
 const struct arch arch_gemma4 = {.name = "gemma4",
-                                 .models = "gemma 4 (E2B, E4B, 12B, 31B; text)",
+                                 .models = "gemma 4 (E2B, E4B, 12B, 26B-A4B, 31B; text)",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
                                  .check = check,

@@ -67,9 +67,9 @@ enum graph_epilogue {
                        remainder of row r */
     GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up, each with its bias */
     GRAPH_GEGLU     /* the same with gelu */
-    /* EXPERTS has three of them. SWIGLU: `in` has a row per token, `out` a row per chosen expert. RESIDUAL:
-     * `in` has a row per chosen expert; out += the sum of a token's rows times their weights (+ shared), in
-     * ascending order of experts. STORE: out = that sum. */
+    /* EXPERTS has four of them. SWIGLU, GEGLU: `in` has a row per token, `out` a row per chosen expert.
+     * RESIDUAL: `in` has a row per chosen expert; out += the sum of a token's rows times their weights (+
+     * shared), in ascending order of experts. STORE: out = that sum. */
 };
 
 /* Number formats of a value (struct kernels_act); a value may have several. */
@@ -434,6 +434,8 @@ const char *graph_op_name(const struct graph_op *op);
 uint32_t graph_op_value(const struct graph_op *op, uint32_t bit);
 bool graph_op_reads(const struct graph_op *op, uint32_t value);
 bool graph_op_writes(const struct graph_op *op, uint32_t value);
+/* Whether the op multiplies by two matrices of each expert, gate and up, for one output. */
+bool graph_op_gates_experts(const struct graph_op *op);
 /* Whether the op multiplies by two matrices, gate and up, for one output. */
 bool graph_op_gated(const struct graph_op *op);
 /* Multiply-adds of one row of a step. */

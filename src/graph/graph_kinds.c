@@ -44,9 +44,15 @@ bool graph_op_gated(const struct graph_op *op) {
     return op->kind == GRAPH_MATMUL && (op->epilogue == GRAPH_SWIGLU || op->epilogue == GRAPH_GEGLU);
 }
 
+bool graph_op_gates_experts(const struct graph_op *op) {
+    return op->kind == GRAPH_EXPERTS && (op->epilogue == GRAPH_SWIGLU || op->epilogue == GRAPH_GEGLU);
+}
+
 const char *graph_op_name(const struct graph_op *op) {
     if (op->kind == GRAPH_EXPERTS)
-        return op->epilogue == GRAPH_SWIGLU ? "experts swiglu" : "experts down";
+        return op->epilogue == GRAPH_SWIGLU  ? "experts swiglu"
+               : op->epilogue == GRAPH_GEGLU ? "experts geglu"
+                                             : "experts down";
     if (graph_op_gated(op))
         return op->epilogue == GRAPH_SWIGLU ? "matmul swiglu" : "matmul geglu";
     return graph_kind_info(op->kind)->name;

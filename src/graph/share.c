@@ -207,14 +207,15 @@ static void divide_experts(struct sharing *s, struct graph_op *op) {
     for (uint32_t k = 0; k < op->n_weights; k++)
         cut(s, op, k, r.first, r.end);
     op->out = own_value(s, whole, r.end - r.first);
-    const bool gated = op->epilogue == GRAPH_SWIGLU;
+    const bool gated = graph_op_gates_experts(op);
+    const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
     if (gated) {
         r.x.used = op->experts.used;
         r.x.routes = op->experts.routes;
     } else {
         op->epilogue = GRAPH_STORE;
     }
-    add_exchange(s, op->layer, op->out, whole, gated ? GRAPH_STORE : GRAPH_RESIDUAL, &r.x);
+    add_exchange(s, op->layer, op->out, whole, epilogue, &r.x);
 }
 
 /* Whether the product's value is that of the layer's shared expert. */

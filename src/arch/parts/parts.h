@@ -94,7 +94,11 @@ enum { /* of own[] */
        PARTS_LAYER_SCALE,
        PARTS_EMBD_GATE,
        PARTS_EMBD_OUT,
-       PARTS_EMBD_NORM
+       PARTS_EMBD_NORM,
+       PARTS_BEHIND_DENSE,
+       PARTS_BEFORE_EXPERTS,
+       PARTS_BEHIND_EXPERTS,
+       PARTS_ROUTER_SCALE
 };
 void parts_layer_normed_behind(struct parts *p, uint32_t layer, enum graph_epilogue gate);
 /* Heads of `in`, normed (or NULL) and gated by columns of `gates`, as `next` multiplies them. */
@@ -146,6 +150,10 @@ void parts_swiglu(struct parts *p, uint32_t layer, uint32_t normed);
  * shared one. */
 uint32_t parts_experts_forms(const struct shape *s, uint32_t layer);
 void parts_experts(struct parts *p, uint32_t layer, uint32_t normed);
+/* The norm of `dense` plus the norm of what the layer's experts make of p->x, each normed for itself; the
+ * router reads p->x normed and times PARTS_ROUTER_SCALE / sqrt(n_embd). With the tensors of
+ * PARTS_EXPERTS_BESIDE, which parts_layer_normed_behind looks for. */
+uint32_t parts_experts_beside(struct parts *p, uint32_t layer, uint32_t dense, enum graph_epilogue gate);
 /* Norm, and the layer's experts or its dense feed-forward. */
 void parts_feed_forward(struct parts *p, uint32_t layer);
 
@@ -238,6 +246,13 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         PARTS_EXPERTS_BIAS(gate_bias, "ffn_gate_exps.bias", SHAPE_EXPERT_FF),                                \
         PARTS_EXPERTS_BIAS(up_bias, "ffn_up_exps.bias", SHAPE_EXPERT_FF),                                    \
         PARTS_EXPERTS_BIAS(down_bias, "ffn_down_exps.bias", SHAPE_EMBD)
+#define PARTS_EXPERTS_NORM(at, text)                                                                         \
+    { SHAPE_LAYER(own[at]), .name = (text), .cols = SHAPE_EMBD, .layers = SHAPE_EXPERT_LAYERS }
+#define PARTS_EXPERTS_BESIDE                                                                                 \
+    PARTS_EXPERTS, PARTS_EXPERTS_NORM(PARTS_BEHIND_DENSE, "post_ffw_norm_1.weight"),                         \
+        PARTS_EXPERTS_NORM(PARTS_BEFORE_EXPERTS, "pre_ffw_norm_2.weight"),                                   \
+        PARTS_EXPERTS_NORM(PARTS_BEHIND_EXPERTS, "post_ffw_norm_2.weight"),                                  \
+        PARTS_EXPERTS_NORM(PARTS_ROUTER_SCALE, "ffn_gate_inp.scale")
 #define PARTS_CHOICE_BIAS                                                                                    \
     {                                                                                                        \
         SHAPE_LAYER(experts.choice_bias), .name = "exp_probs_b.bias", .cols = SHAPE_EXPERTS,                 \

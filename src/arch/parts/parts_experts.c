@@ -35,15 +35,18 @@ static uint32_t value_of_rows(struct parts *p, uint32_t layer, const char *name,
     return graph_add_value(p->g, text, GRAPH_SCRATCH, rows, width, forms);
 }
 
+static uint32_t experts_forms(const struct shape_experts_tensors *t) {
+    return t->gate_up != NULL ? graph_form_for(t->gate_up) : parts_forms(t->gate, t->up, NULL);
+}
+
 uint32_t parts_experts_forms(const struct shape *s, uint32_t layer) {
     const struct shape_experts_tensors *t = &s->layers[layer].experts;
     uint32_t forms = graph_form_for(t->router);
-    forms |= t->gate_up != NULL ? graph_form_for(t->gate_up) : parts_forms(t->gate, t->up, NULL);
+    forms |= experts_forms(t);
     if (t->shared_router != NULL)
         forms |= graph_form_for(t->shared_router);
     return t->shared_gate != NULL ? forms | parts_forms(t->shared_gate, t->shared_up, NULL) : forms;
 }
-
 /* One column of logits for each expert, and behind them the shared expert's gate. */
 static uint32_t add_router(struct parts *p, uint32_t i, uint32_t normed) {
     const struct shape_experts_tensors *t = &p->s->layers[i].experts;
@@ -89,7 +92,10 @@ static void add_gate_up(struct graph *g, struct graph_op *op, const struct shape
     }
 }
 
-void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
+/* out += what the experts make of `in`, which the router chooses by `normed`; or (another value than p->x)
+ * out = that. */
+static void add_experts(struct parts *p, uint32_t i, uint32_t normed, uint32_t in, enum graph_epilogue gate,
+                        uint32_t out) {
     struct graph *g = p->g;
     const struct shape_experts_tensors *t = &p->s->layers[i].experts;
     struct graph_experts x = experts_of(p);
@@ -103,8 +109,8 @@ void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
 
     uint32_t h =
         value_of_rows(p, i, "ffn_experts_h", x.rows, p->s->experts.ff, GRAPH_F32 | graph_form_for(t->down));
-    op = graph_add_op(g, GRAPH_EXPERTS, i, normed, h);
-    op->epilogue = GRAPH_SWIGLU;
+    op = graph_add_op(g, GRAPH_EXPERTS, i, in, h);
+    op->epilogue = gate;
     op->experts = x;
     add_gate_up(g, op, t, p->s->experts.ff);
 
@@ -112,10 +118,39 @@ void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
         x.shared = add_shared(p, i, normed);
     if (t->shared_router != NULL)
         x.gate = logits;
-    op = graph_add_op(g, GRAPH_EXPERTS, i, h, p->x);
-    op->epilogue = GRAPH_RESIDUAL;
+    op = graph_add_op(g, GRAPH_EXPERTS, i, h, out);
+    op->epilogue = out == p->x ? GRAPH_RESIDUAL : GRAPH_STORE;
     op->experts = x;
     graph_op_weight(g, op, t->down, t->down_bias, 0);
     if (g->want.experts_apart)
         op->work = value_of_rows(p, i, "ffn_experts", slots, p->s->n_embd, GRAPH_F32);
+}
+
+void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
+    add_experts(p, i, normed, normed, GRAPH_SWIGLU, p->x);
+}
+
+uint32_t parts_experts_beside(struct parts *p, uint32_t i, uint32_t dense, enum graph_epilogue gate) {
+    struct graph *g = p->g;
+    const struct shape *s = p->s;
+    const struct shape_layer *l = &s->layers[i];
+    const struct graph_norm norm = parts_norm_of(s, s->n_embd);
+    const uint32_t sum = parts_value(p, i, "ffn_sum", s->n_embd, GRAPH_F32);
+    struct graph_op *op = graph_add_op(g, GRAPH_NORM, i, dense, sum);
+    op->norm = norm;
+    graph_op_weight(g, op, l->own[PARTS_BEHIND_DENSE], NULL, 0);
+    const uint32_t in =
+        parts_norm(p, i, "experts_in", l->own[PARTS_BEFORE_EXPERTS], experts_forms(&l->experts));
+    const uint32_t choice = parts_value(p, i, "router_in", s->n_embd, graph_form_for(l->experts.router));
+    op = graph_add_op(g, GRAPH_NORM, i, p->x, choice);
+    /* The same as the norm divided by sqrt(n_embd). */
+    op->norm = (struct graph_norm){.eps = norm.eps * (float)s->n_embd, .inv_width = 1};
+    graph_op_weight(g, op, l->own[PARTS_ROUTER_SCALE], NULL, 0);
+    const uint32_t out = parts_value(p, i, "experts_out", s->n_embd, GRAPH_F32);
+    add_experts(p, i, choice, in, gate, out);
+    op = graph_add_op(g, GRAPH_NORM, i, out, sum);
+    op->norm = norm;
+    op->epilogue = GRAPH_RESIDUAL;
+    graph_op_weight(g, op, l->own[PARTS_BEHIND_EXPERTS], NULL, 0);
+    return sum;
 }

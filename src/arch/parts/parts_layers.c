@@ -162,6 +162,8 @@ void parts_layer_normed_behind(struct parts *p, uint32_t i, enum graph_epilogue 
     parts_add_norm(p, i, out, l->own[PARTS_BEHIND_ATTENTION], NULL);
     in = input_of(p, i, "ffn_in", l->ffn_norm, parts_gated_forms(l));
     out = parts_product(p, i, "ffn_out", parts_gated(p, i, in, gate), l->down);
+    if (l->own[PARTS_BEHIND_EXPERTS] != NULL)
+        out = parts_experts_beside(p, i, out, gate);
     const bool embeds = p->layer_in != GRAPH_NONE;
     parts_add_norm(p, i, out, l->own[PARTS_BEHIND_FFN], embeds ? NULL : l->own[PARTS_LAYER_SCALE]);
     if (embeds)

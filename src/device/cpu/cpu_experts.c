@@ -125,7 +125,7 @@ uint64_t cpu_experts_bytes(const struct graph *g) {
         uint64_t bytes = 0;
         if (op->kind != GRAPH_EXPERTS)
             continue;
-        if (op->epilogue == GRAPH_SWIGLU)
+        if (graph_op_gates_experts(op))
             carve_act(NULL, 0, forms_of(g, op), gathered_rows(g), g->values[op->in].width, &bytes);
         else
             bytes = (uint64_t)g->want.batch * CPU_TILE_ROWS * sizeof(float);
@@ -219,9 +219,12 @@ static const float *bias_of(const struct member *m, const struct graph_op *op, u
     return plain_weight(m, op->bias[i]) + (size_t)expert * m->g->weights[op->weight[i]].layout.rows + row;
 }
 
-static void activate(const struct member *m, const struct graph_experts *x, float *gate, const float *up,
+static void activate(const struct member *m, const struct graph_op *op, float *gate, const float *up,
                      uint32_t n) {
-    if (x->clamped)
+    const struct graph_experts *x = &op->experts;
+    if (op->epilogue == GRAPH_GEGLU)
+        m->d->kernels.gelu_mul(gate, gate, up, n);
+    else if (x->clamped)
         m->d->kernels.clamped_glu(gate, gate, up, n, x->alpha, x->limit);
     else
         m->d->kernels.silu_mul(gate, gate, up, n);
@@ -256,7 +259,7 @@ static void run_gated(const struct member *m, const struct graph_op *op, const s
                 k->add(g, g, gate_bias, n);
             if (up_bias != NULL)
                 k->add(u, u, up_bias, n);
-            activate(m, &op->experts, g, u, n);
+            activate(m, op, g, u, n);
             if (int8)
                 quantise_part(m, out, &forms, row, column, n, g);
             else
@@ -361,7 +364,7 @@ static void run_down(const struct member *m, const struct graph_op *op, const st
 
 void cpu_experts_run(const struct member *m, const struct graph_op *op) {
     const struct routes r = routes_of(m, &op->experts, op->experts.routes);
-    if (op->epilogue == GRAPH_SWIGLU) {
+    if (graph_op_gates_experts(op)) {
         run_all_gated(m, op, &r);
         return;
     }

@@ -637,6 +637,7 @@ static void mix_launch(struct launch_list *b, uint32_t op) {
                        .gate_width = gate != GRAPH_NONE ? b->g->values[gate].width : 0,
                        .gate_column = x->experts,
                        .has_gate = gate != GRAPH_NONE,
+                       .stores = o->epilogue == GRAPH_STORE,
                    });
 }
 
@@ -712,7 +713,7 @@ static struct launch_weight run_weight(struct launch_list *b, struct launch *l, 
 stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_experts *x = &o->experts;
-    const bool gated = o->epilogue == GRAPH_SWIGLU;
+    const bool gated = graph_op_gates_experts(o);
     const uint32_t to = gated ? o->out : o->work;
     if (to == GRAPH_NONE || x->align != 1)
         return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",
@@ -750,8 +751,8 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .rows = layout->rows,
                 .unit = unit,
                 .split = w.split,
-                .gated = gated,
-                .gather = gated, /* rows of `in` are tokens */
+                .gated = gated ? (uint32_t)o->epilogue : 0, /* OPENCL_SWIGLU, OPENCL_GEGLU */
+                .gather = gated,                            /* rows of `in` are tokens */
                 .routes = launch_floats(b, x->routes),
                 .slots = (uint64_t)b->g->want.batch * x->used,
                 .first = r.first,

@@ -7,7 +7,7 @@
 #include "kernels/shared/experts.h"
 
 /* Experts first .. end of the weights, whose matrices have `rows` rows. gather: rows of `in` are tokens.
- * Local as of NAME. */
+ * gated: OPENCL_SWIGLU, OPENCL_GEGLU, or 0. Local as of NAME. */
 CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_forms forms = CL_FORMS(out);
@@ -30,7 +30,7 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
 #if !CL_TILES
             cl_sums(&src, &u, split, gather ? token[0] : t0, 1, tile, R, work);
 #endif
-            struct cl_gate gate = {OPENCL_SWIGLU,
+            struct cl_gate gate = {gated,
                                    biased,
                                    {factor0 + expert, factor1 + expert},
                                    {bias0 + expert * rows + row, bias1 + expert * rows + row},

@@ -155,7 +155,8 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void group_slot
     }
 }
 
-/* x[token] += the rows of its slots, times their weights, in order; then the shared row, times its gate. */
+/* x[token] += (stores: =) the rows of its slots, times their weights, in order; then the shared row, times
+ * its gate. */
 kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void mix(CL_ARGUMENTS(MIX)) {
     uint parts = cl_ceil_div(width, OPENCL_GROUP), items = CL_STEP(step)->n_tokens * parts;
     for (uint item = get_group_id(0); item < items; item += get_num_groups(0)) {
@@ -170,6 +171,6 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void mix(CL_ARG
             float by = has_gate ? num_sigmoid(gate[t * gate_width + gate_column]) : 1.0f;
             sum = fma(shared[t * width + i], by, sum);
         }
-        x[t * width + i] = x[t * width + i] + sum;
+        x[t * width + i] = stores ? sum : x[t * width + i] + sum;
     }
 }

@@ -163,7 +163,8 @@
     X(BUFFER, float, x)                                                                                      \
     X(U32, width)                                                                                            \
     X(BUFFER, const float, shared)                                                                           \
-    X(U32, has_shared) X(BUFFER, const float, gate) X(U32, gate_width) X(U32, gate_column) X(U32, has_gate)
+    X(U32, has_shared)                                                                                       \
+    X(BUFFER, const float, gate) X(U32, gate_width) X(U32, gate_column) X(U32, has_gate) X(U32, stores)
 
 #define KERNEL_ARGUMENTS_MATMUL(X)                                                                           \
     X(SOURCE, in)                                                                                            \

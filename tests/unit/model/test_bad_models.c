@@ -613,8 +613,17 @@ static const struct change changes[] = {
     {"gemma4-embeddings", "feed_forward_length", NUMBER, 96,
      .refusal =
          "tensor 'blk.6.ffn_gate.weight' has shape [160, 224, 1, 1], but the metadata says [160, 96, 1, 1]"},
-    {"gemma4-odd", "expert_count", NUMBER, 4,
-     .refusal = "key 'gemma4.expert_count' is 4: mixture-of-experts models of this architecture are not"},
+    {"gemma4-odd", "expert_count", NUMBER, 4, .refusal = "key 'gemma4.expert_used_count' is missing"},
+    {"gemma4-experts", "blk.2.ffn_gate_inp.scale", LEFT_OUT,
+     .refusal = "tensor 'blk.2.ffn_gate_inp.scale' is missing"},
+    {"gemma4-experts", "blk.2.ffn_gate_inp.scale", SHAPE, .ne = {159},
+     .refusal =
+         "tensor 'blk.2.ffn_gate_inp.scale' has shape [159, 1, 1, 1], but the metadata says [160, 1, 1, "
+         "1]"},
+    {"gemma4-experts", "blk.1.post_ffw_norm_2.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.post_ffw_norm_2.weight' is missing"},
+    {"gemma4-odd", "blk.1.pre_ffw_norm_2.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.1.pre_ffw_norm_2.weight' does not belong to this layer"},
     {"gemma4-odd", "blk.1.layer_output_scale.weight", SHAPE, .ne = {2},
      .refusal = "tensor 'blk.1.layer_output_scale.weight' has shape [2, 1, 1, 1]"},
     {"gemma4-odd", "blk.1.layer_output_scale.weight", LEFT_OUT, .refusal = NULL},
