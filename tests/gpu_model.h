@@ -22,6 +22,7 @@ struct gpu_model_want {
     uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
     bool bias, ff_bias, norms, neox;
     bool factors; /* of two in three matrices */
+    bool late;    /* hunyuan-dense: norms of heads after RoPE */
     bool wide;    /* olmo2: norms of all heads together, none before the products */
     uint32_t n_rot;
     uint32_t type_k, type_v;
@@ -31,7 +32,7 @@ struct gpu_model_want {
     float cap; /* of attention and logits; 0: none */
     /* Of the types of gate, up, down; 0: dense. */
     uint32_t experts, used, shared_ff;
-    bool expert_bias, sigmoid, norm, clamped;
+    bool expert_bias, choice_bias, sigmoid, norm, clamped;
     uint32_t cells; /* of attention; at most this, or 0 where no sequence has two splits */
 };
 
@@ -97,7 +98,7 @@ static inline void gpu_model_experts(struct gpu_model *m, struct shape *s) {
         t->up_bias = gpu_model_tensor(m, "up_bias", BLOCK_F32, w->n_ff, w->experts);
         t->down_bias = gpu_model_tensor(m, "down_bias", BLOCK_F32, w->n_embd, w->experts);
     }
-    if (w->sigmoid)
+    if (w->choice_bias)
         t->choice_bias = gpu_model_tensor(m, "choice_bias", BLOCK_F32, w->experts, 0);
     if (w->shared_ff == 0)
         return;
@@ -123,7 +124,7 @@ static inline void gpu_model_shape(struct gpu_model *m) {
     const struct gpu_model_want *w = &m->want;
     struct shape *s = &m->shape;
     uint32_t q = w->n_heads * w->head_k, k = w->n_kv_heads * w->head_k, v = w->n_kv_heads * w->head_v;
-    s->arch = arch_find(w->wide ? "olmo2" : "llama");
+    s->arch = arch_find(w->wide ? "olmo2" : w->late ? "hunyuan-dense" : "llama");
     s->n_layers = 1;
     s->n_embd = w->n_embd;
     s->n_ff = w->n_ff;
@@ -156,7 +157,7 @@ static inline void gpu_model_shape(struct gpu_model *m) {
         l->k_norm = gpu_model_tensor(m, "k_norm", BLOCK_F32, k, 0);
         for (int i = 0; i < 2; i++)
             l->own[i] = gpu_model_tensor(m, i == 0 ? "attn_post" : "ffn_post", BLOCK_F32, w->n_embd, 0);
-    } else if (w->norms) {
+    } else if (w->norms || w->late) {
         l->q_norm = gpu_model_tensor(m, "q_norm", BLOCK_F32, w->head_k, 0);
         l->k_norm = gpu_model_tensor(m, "k_norm", BLOCK_F32, w->head_k, 0);
     }

@@ -205,7 +205,8 @@ class Model:
         if self.arch.startswith('qwen35') or self.arch == 'qwen3next':
             q = q.reshape(n, self.heads, 2 * self.dim)
             q, gate = q[..., :self.dim], q[..., self.dim:]
-        if self.arch not in WIDE_NORMS and self.has('attn_q_norm.weight'):
+        late = self.arch == 'hunyuan-dense'  # norms of heads come after RoPE
+        if self.arch not in WIDE_NORMS and not late and self.has('attn_q_norm.weight'):
             q = self.norm(q, self.w('attn_q_norm.weight'))
             k = self.norm(k, self.w('attn_k_norm.weight')) if source == self.layer else k
         if self.arch == 'gemma4' and source == self.layer:
@@ -214,6 +215,8 @@ class Model:
         if base is not None:
             scaled = self.arch not in ('olmo2', 'gemma4') or window is None
             q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled) if source == self.layer else k
+        if late:
+            q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         self.kept[self.layer] = k, v
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))

@@ -152,6 +152,7 @@ struct graph_rope {
     bool wide;              /* `norm` is for all heads of q together, norm_k for all heads of k */
     struct graph_norm norm_k;
     bool norm_v; /* heads of v are normed by `norm` without weights; dim_v is dim_k, and not `wide` */
+    bool late;   /* heads are normed after they are rotated */
 };
 
 struct graph_attention {

@@ -33,6 +33,7 @@ test_experts_beside() { same gemma4-experts gemma4-experts-apart; }
 test_plain() { same seed_oss-odd ernie4_5-odd gemma-odd qwen3vl-odd; }
 test_other_experts() { same qwen2moe-odd minimax-m2-odd qwen3vlmoe-odd; }
 test_gated_convolutions() { same lfm2-odd lfm2-wide lfm2-one lfm2moe-odd; }
+test_norms_after_rope() { same hunyuan-dense-odd hunyuan-dense-part; }
 test_layer_norm() { same cohere2-odd cohere2-wide; }
 test_choice_bias() { same ernie4_5-moe-odd ernie4_5-moe-plain glm4moe-odd glm4moe-norms; }
 

@@ -76,6 +76,13 @@ static const struct shape_class shapes[] = {
     {"narrow values, a part rotated", MODEL("llama", 256, 512, 8, 4, 96, 320, .value_dim = 64, .n_rot = 32)},
     {"guesses of a block", MODEL("qwen35", 256, 256, 4, 2, 64, 320, .n_rot = 32, .key_heads = 2,
                                  .value_heads = 4, .dim_k = 64, .dim_v = 64, .taps = 4, .nextn = true)},
+    {"gated convolutions", MODEL("lfm2", 256, 512, 4, 2, 64, 320, .n_layers = 4, .taps = 3)},
+    {"gated convolutions, experts", MODEL("lfm2moe", 512, 256, 4, 1, 64, 301, .untied = true, .n_layers = 3,
+                                          .taps = 5, .experts = 7, .used = 2)},
+    {"a LayerNorm", MODEL("cohere2", 256, 512, 4, 2, 64, 320, .n_layers = 2, .window = 50)},
+    {"heads normed after RoPE", MODEL("hunyuan-dense", 256, 512, 4, 2, 64, 320)},
+    {"experts by a softmax with a bias",
+     MODEL("ernie4_5-moe", 256, 256, 4, 2, 64, 310, .experts = 7, .used = 2)},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

@@ -62,7 +62,8 @@ static void add_parts(struct making *w, uint32_t layer, const struct part *parts
     for (size_t i = 0; i < n; i++) {
         char name[48];
         snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
-        bool plain = parts[i].rows == 0 || strstr(name, "conv1d") != NULL;
+        bool plain =
+            parts[i].rows == 0 || strstr(name, "conv1d") != NULL || strstr(name, "shortconv.conv") != NULL;
         if (parts[i].there)
             add(w, name, plain ? (uint32_t)BLOCK_F32 : type_of(w->m, parts[i].name), parts[i].cols,
                 parts[i].rows);
@@ -71,17 +72,26 @@ static void add_parts(struct making *w, uint32_t layer, const struct part *parts
 
 /* Has an expert that every token uses. */
 static bool shares(const struct selftest_model *m) {
-    static const char *const names[] = {"glm4moe", "qwen35moe", "qwen3next"};
+    static const char *const names[] = {"glm4moe", "qwen35moe", "qwen3next", "ernie4_5-moe"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(m->architecture, names[i]) == 0)
             return true;
     return false;
 }
 
+static bool is_lfm(const struct selftest_model *m) {
+    return strncmp(m->architecture, "lfm2", 4) == 0;
+}
+
+static bool has_conv(const struct selftest_model *m, uint32_t layer) {
+    return is_lfm(m) && layer % 2 == 0;
+}
+
 static void add_experts(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
     const bool biases = strcmp(m->architecture, "gpt-oss") == 0;
-    const bool sigmoid = strcmp(m->architecture, "glm4moe") == 0, shared = shares(m);
+    const bool gated = strncmp(m->architecture, "qwen3", 5) == 0, shared = shares(m); /* the shared one */
+    const bool choice = (shared && !gated) || is_lfm(m);
     const struct {
         const char *name;
         uint32_t type;
@@ -96,11 +106,11 @@ static void add_experts(struct making *w, uint32_t layer) {
         {"ffn_up_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
         {"ffn_down_exps.weight", m->type, m->n_ff, m->n_embd, m->experts, true},
         {"ffn_down_exps.bias", BLOCK_F32, m->n_embd, m->experts, 0, biases},
-        {"exp_probs_b.bias", BLOCK_F32, m->experts, 0, 0, sigmoid},
+        {"exp_probs_b.bias", BLOCK_F32, m->experts, 0, 0, choice},
         {"ffn_gate_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
         {"ffn_up_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
         {"ffn_down_shexp.weight", m->type, m->n_ff, m->n_embd, 0, shared},
-        {"ffn_gate_inp_shexp.weight", BLOCK_F32, m->n_embd, 0, 0, shared && !sigmoid}};
+        {"ffn_gate_inp_shexp.weight", BLOCK_F32, m->n_embd, 0, 0, shared && gated}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         char name[48];
         snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
@@ -172,24 +182,29 @@ static void add_layer(struct making *w, uint32_t layer) {
     bool wide = strcmp(m->architecture, "olmo2") == 0;
     bool two = strcmp(m->architecture, "gemma2") == 0;
     bool behind = two || wide || strcmp(m->architecture, "gemma3") == 0, post = behind || oss || glm;
-    bool norms = (behind && !two) || strncmp(m->architecture, "qwen3", 5) == 0;
+    bool conv = has_conv(m, layer), cohere = strcmp(m->architecture, "cohere2") == 0;
+    bool norms = (behind && !two) || strncmp(m->architecture, "qwen3", 5) == 0 || (is_lfm(m) && !conv) ||
+                 strcmp(m->architecture, "hunyuan-dense") == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
     bool ff_biases = !experts && strcmp(m->architecture, "mistral3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, !wide},
                                  {"attn_qkv.weight", m->n_embd, q + kv + v, fused},
-                                 {"attn_q.weight", m->n_embd, q, !fused},
+                                 {"attn_q.weight", m->n_embd, q, !fused && !conv},
                                  {"attn_q.bias", q, 0, biases},
-                                 {"attn_k.weight", m->n_embd, kv, !fused},
+                                 {"attn_k.weight", m->n_embd, kv, !fused && !conv},
                                  {"attn_k.bias", kv, 0, biases},
-                                 {"attn_v.weight", m->n_embd, v, !fused},
+                                 {"attn_v.weight", m->n_embd, v, !fused && !conv},
                                  {"attn_v.bias", v, 0, biases},
                                  {"attn_q_norm.weight", wide ? q : m->head_dim, 0, norms},
                                  {"attn_k_norm.weight", wide ? kv : m->head_dim, 0, norms},
-                                 {"attn_output.weight", heads, m->n_embd, true},
+                                 {"attn_output.weight", heads, m->n_embd, !conv},
+                                 {"shortconv.in_proj.weight", m->n_embd, 3 * (uint64_t)m->n_embd, conv},
+                                 {"shortconv.conv.weight", m->taps, m->n_embd, conv},
+                                 {"shortconv.out_proj.weight", m->n_embd, m->n_embd, conv},
                                  {"attn_output.bias", m->n_embd, 0, oss},
                                  {"attn_sinks.weight", m->n_heads, 0, oss},
                                  {"post_attention_norm.weight", m->n_embd, 0, post},
-                                 {"ffn_norm.weight", m->n_embd, 0, !oss && !glm && !wide},
+                                 {"ffn_norm.weight", m->n_embd, 0, !oss && !glm && !wide && !cohere},
                                  {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && !experts},
                                  {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, !experts},
                                  {"post_ffw_norm.weight", m->n_embd, 0, behind},
@@ -202,6 +217,24 @@ static void add_layer(struct making *w, uint32_t layer) {
         add_experts(w, layer);
 }
 
+/* One number, or 0 in layers of convolutions. */
+static void add_kv_heads(struct making *w) {
+    const struct selftest_model *m = w->m;
+    uint32_t each[16] = {0};
+    char key[96];
+    CHECK(m->n_layers <= sizeof each / sizeof each[0]);
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", m->architecture);
+    for (uint32_t i = 0; i < m->n_layers; i++)
+        each[i] = has_conv(m, i) ? 0 : m->n_kv_heads;
+    if (!is_lfm(m)) {
+        gguf_writer_u32(w->w, key, m->n_kv_heads);
+        return;
+    }
+    gguf_writer_array(w->w, key, GGUF_U32, m->n_layers, each, m->n_layers * sizeof each[0]);
+    snprintf(key, sizeof key, "%s.shortconv.l_cache", m->architecture);
+    gguf_writer_u32(w->w, key, m->taps);
+}
+
 static void add_keys(struct making *w) {
     const struct selftest_model *m = w->m;
     const struct {
@@ -212,7 +245,6 @@ static void add_keys(struct making *w) {
                    {"feed_forward_length", m->n_ff},
                    {"context_length", m->context},
                    {"attention.head_count", m->n_heads},
-                   {"attention.head_count_kv", m->n_kv_heads},
                    {"attention.key_length", m->head_dim},
                    {"attention.value_length", m->value_dim != 0 ? m->value_dim : m->head_dim},
                    {"rope.dimension_count", m->n_rot != 0 ? m->n_rot : m->head_dim},
@@ -275,8 +307,12 @@ static void add_keys(struct making *w) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, experts[i].name);
         gguf_writer_u32(w->w, key, experts[i].v);
     }
-    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->architecture);
+    const bool cohere = strcmp(m->architecture, "cohere2") == 0;
+    snprintf(key, sizeof key, "%s.attention.layer_norm%s_epsilon", m->architecture, cohere ? "" : "_rms");
     gguf_writer_f32(w->w, key, 1e-5f);
+    if (cohere)
+        gguf_writer_f32(w->w, "cohere2.logit_scale", 0.25f);
+    add_kv_heads(w);
     snprintf(key, sizeof key, "%s.rope.freq_base", m->architecture);
     gguf_writer_f32(w->w, key, 10000.0f);
 }
@@ -298,7 +334,7 @@ stator_status selftest_model_make(const struct selftest_model *m, int *fd, char 
     struct making w = {.m = m, .w = &writer, .random = m->seed};
     add_keys(&w);
     add(&w, "token_embd.weight", m->type, m->n_embd, m->vocab);
-    add(&w, "output_norm.weight", BLOCK_F32, m->n_embd, 0);
+    add(&w, is_lfm(m) ? "token_embd_norm.weight" : "output_norm.weight", BLOCK_F32, m->n_embd, 0);
     if (m->untied)
         add(&w, "output.weight", m->type, m->n_embd, m->vocab);
     if (m->longrope)

@@ -16,7 +16,9 @@ struct selftest_model {
      * their keys), "glm4moe" (experts by sigmoids, chosen with a bias, a shared one), "gpt-oss" (windows,
      * sinks, YaRN, experts with biases), "mistral3" (YaRN, queries with angles of their own, biases of the
      * feed-forward), "smollm3" (every fourth layer without RoPE), "olmo2" (norms of all heads together, none
-     * before products, windows)
+     * before products, windows), "lfm2" and "lfm2moe" (every other layer has a gated convolution, norms of
+     * heads, experts by sigmoids), "cohere2" (one LayerNorm, windows), "hunyuan-dense" (norms of heads after
+     * RoPE), "ernie4_5-moe" (experts by a softmax, chosen with a bias, a shared one)
      */
     const char *architecture;
     uint32_t type;  /* of the matrices: enum block_type, computable */
@@ -25,7 +27,7 @@ struct selftest_model {
     uint32_t value_dim; /* of a head of V; 0: head_dim */
     uint32_t n_rot;     /* dimensions that are rotated; 0: head_dim */
     uint32_t window;    /* 0: none; of gemma2, gemma3 and olmo2 every second layer has none */
-    uint32_t key_heads, value_heads, dim_k, dim_v, taps; /* of a state; 0: none */
+    uint32_t key_heads, value_heads, dim_k, dim_v, taps; /* of a state; 0: none; taps: also of lfm2 */
     bool one_in;       /* of qwen3next: q, k, v and gates of a state in one tensor */
     bool nextn;        /* of qwen35: a block behind the layers that guesses */
     float rope_factor; /* RoPE scaled linearly; 0: not */

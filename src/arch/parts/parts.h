@@ -15,6 +15,7 @@ struct parts {
     uint32_t angles_q; /* of its queries, where they are others; GRAPH_NONE */
     uint32_t kv;       /* its cache */
     bool wide_norms;   /* q_norm and k_norm are of all heads together */
+    bool late_norms;   /* heads are rotated first, then normed */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
     bool norm_v;    /* heads of v are normed without weights; a layer without v has the product of k there */
     uint32_t state; /* cache of all delta-net layers, or of all gated convolutions */

@@ -57,7 +57,8 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                                    .norm = parts_norm_of(s, p->wide_norms ? q_width : h.dim_k),
                                    .wide = p->wide_norms,
                                    .norm_k = parts_norm_of(s, p->wide_norms ? k_width : h.dim_k),
-                                   .norm_v = p->norm_v};
+                                   .norm_v = p->norm_v,
+                                   .late = p->late_norms};
     set_cache(p, op, from);
     if (l->q_norm != NULL) {
         graph_op_weight(p->g, op, l->q_norm, NULL, 0);

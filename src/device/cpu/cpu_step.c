@@ -350,9 +350,11 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
         for (uint32_t i = 0; i < heads; i++) {
             float *x = row + (size_t)i * r->dim_k;
             const float *norm = i < r->heads ? q_norm : k_norm;
-            if (norm != NULL && !r->wide)
+            if (norm != NULL && !r->wide && !r->late)
                 k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
             k->rope(x, angles + (i < r->heads ? of_q : of_k), r->n_rot / 2, r->neox);
+            if (norm != NULL && r->late)
+                k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
         }
         for (uint32_t i = 0; i < r->kv_heads; i++) {
             uint8_t *at = cache_block(m, op->cache, op->cache_layer, i, block);

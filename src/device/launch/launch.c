@@ -460,7 +460,7 @@ static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
 static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
     if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].rope.wide ||
-        g->ops[rope].in != g->ops[matmul].out)
+        g->ops[rope].rope.late || g->ops[rope].in != g->ops[matmul].out)
         return g->n_ops;
     for (uint32_t i = matmul + 1; i < rope; i++)
         if (g->ops[i].cache == g->ops[rope].cache && g->ops[i].layer == g->ops[rope].layer)
@@ -493,8 +493,9 @@ static stator_status add_wide(struct launch_list *b, uint32_t op) {
         .inv_q = r->norm.inv_width,
         .inv_k = r->norm_k.inv_width,
         .eps = r->norm.eps,
+        .late = r->late,
         .tile = OPENCL_NORM_CHUNK * sizeof(float),
-        .lane = 128 * sizeof(float),
+        .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
     };
     stator_status st = launch_cache_of(b, o, &args.kv);
     if (st == STATOR_OK)
@@ -505,7 +506,7 @@ static stator_status add_wide(struct launch_list *b, uint32_t op) {
 /* It was launched with its product. */
 static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
     const struct graph *g = b->g;
-    if (g->ops[op].rope.wide)
+    if (g->ops[op].rope.wide || g->ops[op].rope.late)
         return add_wide(b, op);
     for (uint32_t i = 0; i < op; i++)
         if (g->ops[i].kind == GRAPH_MATMUL && g->ops[i].out == g->ops[op].in && rope_of(g, i) == op)

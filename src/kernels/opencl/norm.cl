@@ -146,8 +146,9 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
     }
 }
 
-/* Rows of q, k and v: all heads of q normed together, and all of k, then rotated; k and v go to the cache. A
- * group has q, k or v of a token. Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats. */
+/* Rows of q, k and v: all heads of q normed together, and all of k, then rotated; or (late) rotated, then
+ * each head normed; k and v go to the cache. A group has q, k or v of a token. Local: tile OPENCL_NORM_CHUNK
+ * floats, lane 128 floats for each of CL_HEADS_AT_ONCE. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENTS(WIDE)) {
     uint me = get_local_id(0), items = get_local_size(0);
     struct cl_cache cache = CL_CACHE(kv);
@@ -159,7 +160,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
         global float *row = x + t * width + column;
         global const float *weight = which == CL_Q ? q_norm : k_norm;
         float r = 1.0f;
-        if (which != CL_V)
+        if (which != CL_V && !late)
             r = norm_factor(row, heads * dim, lane, which == CL_Q ? inv_q : inv_k, eps);
         uint most = OPENCL_NORM_CHUNK / dim;
         for (uint first = 0; first < heads; first += most) {
@@ -167,11 +168,13 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = me; i < here * dim; i += items) {
                 float v = row[first * dim + i];
-                tile[i] = which == CL_V ? v : v * r * weight[first * dim + i];
+                tile[i] = which == CL_V || late ? v : v * r * weight[first * dim + i];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (which != CL_V)
                 cl_rotate_heads(tile, here, dim, n_rot, rotation, angles + t * CL_STEP(step)->rope_stride);
+            if (which != CL_V && late)
+                cl_norm_heads(tile, here, dim, weight, which == CL_Q ? inv_q : inv_k, eps, lane);
             if (which == CL_Q) {
                 for (uint i = me; i < here * dim; i += items)
                     row[first * dim + i] = tile[i];

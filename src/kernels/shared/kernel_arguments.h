@@ -53,7 +53,8 @@
     X(U32, rotation)                                                                                         \
     X(BUFFER, const float, q_norm)                                                                           \
     X(BUFFER, const float, k_norm)                                                                           \
-    X(F32, inv_q) X(F32, inv_k) X(F32, eps) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+    X(F32, inv_q)                                                                                            \
+    X(F32, inv_k) X(F32, eps) X(U32, late) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
 #define KERNEL_ARGUMENTS_PAIR(X)                                                                             \
     X(BUFFER, const float, states)                                                                           \

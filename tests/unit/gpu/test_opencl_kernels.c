@@ -116,6 +116,7 @@ static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t 
     uint64_t began = *seed;
     struct gpu_model_want w = random_want(seed, type, bucket);
     w.wide = testing_below(seed, 4) == 0;
+    w.late = !w.wide && testing_below(seed, 4) == 0;
     w.cap = testing_below(seed, 3) == 0 ? 0.5f : 0;
     if (head_k > 0) {
         w.head_k = w.n_rot = head_k;
@@ -128,12 +129,13 @@ static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t 
     run_gpu(m, t, bucket, w.rows);
     char what[256];
     snprintf(what, sizeof what,
-             "seed %llu, %u tokens of %u, embd %u, ff %u, heads %u of %u x %u/%u, wide %d, cap %g, types %s "
+             "seed %llu, %u tokens of %u, embd %u, ff %u, heads %u of %u x %u/%u, wide %d, late %d, cap %g, "
+             "types %s "
              "%s %s %s "
              "%s %s "
              "%s",
              (unsigned long long)began, tokens, bucket, w.n_embd, w.n_ff, w.n_heads, w.n_kv_heads, w.head_k,
-             w.head_v, w.wide, (double)w.cap, block_info(type[0])->name, block_info(type[1])->name,
+             w.head_v, w.wide, w.late, (double)w.cap, block_info(type[0])->name, block_info(type[1])->name,
              block_info(type[2])->name, block_info(type[3])->name, block_info(type[4])->name,
              block_info(type[5])->name, block_info(type[6])->name);
     gpu_model_compare(m, what);
@@ -153,6 +155,7 @@ static void check_experts(uint64_t *seed, const struct launch_traits *t, const u
     w.shared_ff = testing_below(seed, 2) ? 0 : w.n_ff;
     w.expert_bias = testing_below(seed, 2);
     w.sigmoid = testing_below(seed, 2);
+    w.choice_bias = w.sigmoid || testing_below(seed, 2);
     w.norm = testing_below(seed, 2);
     w.clamped = testing_below(seed, 2);
     struct gpu_model *m = gpu_model_new(&w, seed);

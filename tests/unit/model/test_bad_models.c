@@ -225,6 +225,8 @@ static const struct change changes[] = {
          "tensor 'token_embd_norm.weight' has shape [159, 1, 1, 1], but the metadata says [160, 1, 1, 1]"},
     {"lfm2moe-odd", "leading_dense_block_count", NUMBER, 1,
      .refusal = "tensor 'blk.1.ffn_gate.weight' does not belong to this layer: lfm2moe.expert_count is 10"},
+    {"hunyuan-dense-odd", "blk.1.attn_k_norm.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.attn_k_norm.weight' is missing"},
     /* one LayerNorm */
     {"cohere2-odd", "attention.layer_norm_epsilon", LEFT_OUT,
      .refusal = "key 'cohere2.attention.layer_norm_epsilon' is missing"},

@@ -156,7 +156,8 @@ static void others(void **state) {
                                         "glm4",
                                         "gemma",
                                         "qwen2moe",
-                                        "llama-mlpbias"};
+                                        "llama-mlpbias",
+                                        "hunyuan-dense"};
     TESTING_NEED_SHARED("oracles/models/olmo2.gguf");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         check_with(names[i], "f32", 1e-3, NULL);
