@@ -138,11 +138,13 @@ struct config {
     } model;
     struct {
         char use[CONFIG_LIST];   /* as text: "auto", or names separated by ", " */
-        char split[CONFIG_LIST]; /* as text: "auto", "tensor", or numbers separated by "," */
+        char split[CONFIG_LIST]; /* as text: "auto", "tensor", or numbers separated by ",", maybe behind
+                                    "tensor:" */
         struct config_device list[CONFIG_MAX_DEVICES]; /* use, taken apart */
         uint32_t n;                                    /* 0: auto */
-        uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers go in these proportions */
-        uint32_t n_shares;                  /* 0: auto, or tensor; else == n */
+        uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers (tensor: shares) go in these
+                                               proportions */
+        uint32_t n_shares;                  /* 0: auto, or equal shares; else == n */
         bool tensor;                        /* split is "tensor": every device has a share of each layer */
         char facts[CONFIG_FACTS];           /* as text (plan/device_spec.h); empty: none */
         double deadline;                    /* seconds */

@@ -179,11 +179,13 @@ static stator_status check_split(struct check *p) {
     char item[CONFIG_NAME];
     bool too_long = false;
     c->devices.n_shares = 0;
-    c->devices.tensor = strcmp(c->devices.split, "tensor") == 0;
-    if (c->devices.tensor)
-        return check_tensor(p);
-    if (strcmp(c->devices.split, "auto") == 0)
-        return STATOR_OK;
+    static const char tensor[] = "tensor";
+    const size_t n = sizeof tensor - 1;
+    c->devices.tensor = strncmp(at, tensor, n) == 0 && (at[n] == '\0' || at[n] == ':');
+    stator_status st = c->devices.tensor ? check_tensor(p) : STATOR_OK;
+    if (st != STATOR_OK || strcmp(at, "auto") == 0 || strcmp(at, tensor) == 0)
+        return st;
+    at += c->devices.tensor ? n + 1 : 0;
     while (next_item(&at, item, sizeof item, &too_long)) {
         size_t digits = strspn(item, "0123456789");
         unsigned long share =
@@ -191,7 +193,7 @@ static stator_status check_split(struct check *p) {
         if (share == 0 || c->devices.n_shares == CONFIG_MAX_DEVICES)
             return problem(p, CONFIG_DEVICES_SPLIT,
                            "is not \"auto\", \"tensor\" or one whole number from 1 to 999999 per device, "
-                           "such as \"3,1\"");
+                           "such as \"3,1\" or \"tensor:3,1\"");
         c->devices.share[c->devices.n_shares++] = (uint32_t)share;
     }
     if (c->devices.n == 0)

@@ -35,8 +35,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "of devices.use. \"3,1\" gives the first device three quarters of the layers. Numbers "
                  "that add up to the number of layers are counts. \"auto\" assumes that a CPU of this "
                  "machine has an eighth of the speed of the slowest GPU. \"tensor\" gives every device an "
-                 "equal share of each layer instead; so far only CPU devices can do "
-                 "that."},
+                 "equal share of each layer instead, and \"tensor:3,1\" shares in these proportions; so far "
+                 "only CPU devices can do that."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help = "The devices of a machine as `stator devices --save` writes them: "

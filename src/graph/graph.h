@@ -218,12 +218,14 @@ struct graph_cached {
     uint32_t cache, layer, at;
 };
 
-/* How much of a model a device of a tensor split computes: share `index` of `count`; count 0: all of it. */
+#define GRAPH_MAX_SHARES 8
+
+/* How much of a model a device of a tensor split computes: share `index` of `count`; count 0: all of it.
+ * Shares go in the proportions of `parts`, each above 0. */
 struct graph_share {
     uint32_t index, count;
+    uint32_t parts[GRAPH_MAX_SHARES];
 };
-
-#define GRAPH_MAX_SHARES 8
 
 /* Parameters of EXCHANGED: device d has the columns from ends[d - 1] (0: the first) to ends[d] - 1 of the
  * row, whose first column is column `column` of out. */

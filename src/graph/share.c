@@ -18,34 +18,48 @@ struct heads {
     uint32_t first_kv, end_kv;
 };
 
-static uint32_t begin_of(uint32_t units, uint32_t count, uint32_t index) {
+/* Units before those of device `index`. Every device has one at least, if there are as many as devices. */
+static uint32_t begin_of(uint32_t units, const struct graph_share *share, uint32_t index) {
+    uint64_t before = 0, all = 0;
+    for (uint32_t i = 0; i < share->count; i++) {
+        before += i < index ? share->parts[i] : 0;
+        all += share->parts[i];
+    }
+    const uint32_t begin = (uint32_t)((units * before + all / 2) / all); /* to the nearest */
+    if (units < share->count)
+        return begin;
+    return ARITH_MIN(ARITH_MAX(begin, index), units - (share->count - index));
+}
+
+static uint32_t even(uint32_t units, uint32_t count, uint32_t index) {
     return (uint32_t)((uint64_t)units * index / count);
 }
 
-/* If there are fewer KV heads than devices, several devices have one KV head, each with some of its heads. */
-static struct heads heads_of(uint32_t heads, uint32_t kv_heads, uint32_t count, uint32_t index) {
-    const uint32_t group = heads / kv_heads;
+/* If there are fewer KV heads than devices, several devices have one KV head, each with some of its heads,
+ * evenly. */
+static struct heads heads_of(uint32_t heads, uint32_t kv_heads, const struct graph_share *share,
+                             uint32_t index) {
+    const uint32_t group = heads / kv_heads, count = share->count;
     if (kv_heads >= count) {
-        const uint32_t first = begin_of(kv_heads, count, index), end = begin_of(kv_heads, count, index + 1);
-        return (struct heads){first * group, end * group, first, end};
+        const uint32_t begin = begin_of(kv_heads, share, index), stop = begin_of(kv_heads, share, index + 1);
+        return (struct heads){begin * group, stop * group, begin, stop};
     }
-    const uint32_t kv = begin_of(kv_heads, count, index);
+    const uint32_t kv = even(kv_heads, count, index);
     const uint32_t first = (uint32_t)arith_ceil_div((uint64_t)kv * count, kv_heads);
     const uint32_t end = (uint32_t)arith_ceil_div((uint64_t)(kv + 1) * count, kv_heads);
-    return (struct heads){kv * group + begin_of(group, end - first, index - first),
-                          kv * group + begin_of(group, end - first, index - first + 1), kv, kv + 1};
+    return (struct heads){kv * group + even(group, end - first, index - first),
+                          kv * group + even(group, end - first, index - first + 1), kv, kv + 1};
 }
 
 static struct heads own_heads(const struct sharing *s, uint32_t heads, uint32_t kv_heads) {
-    const struct graph_share *share = &s->g->want.share;
-    return heads_of(heads, kv_heads, share->count, share->index);
+    return heads_of(heads, kv_heads, &s->g->want.share, s->g->want.share.index);
 }
 
 /* Rows of a matrix before those of device `index`. */
-static uint32_t row_of(const struct graph_weight *w, uint32_t count, uint32_t index) {
+static uint32_t row_of(const struct graph_weight *w, const struct graph_share *share, uint32_t index) {
     const uint32_t together = graph_weight_together(w);
     const uint32_t units = (uint32_t)arith_ceil_div(w->layout.rows, together);
-    return ARITH_MIN(begin_of(units, count, index) * together, w->layout.rows);
+    return ARITH_MIN(begin_of(units, share, index) * together, w->layout.rows);
 }
 
 /* A weight of two products has the same rows in both: V may be the product of K. */
@@ -89,7 +103,7 @@ static bool divides_heads(const struct sharing *s, const struct graph_op *produc
     for (uint32_t k = 0; k < product->n_weights; k++)
         divides = divides && graph_weight_together(&s->g->weights[product->weight[k]]) == PANEL_ROWS;
     for (uint32_t i = 0; i < count; i++) {
-        const struct heads h = heads_of(r->heads, kv_heads, count, i);
+        const struct heads h = heads_of(r->heads, kv_heads, &s->g->want.share, i);
         divides = divides && h.first_q < h.end_q;
     }
     return divides;
@@ -130,7 +144,7 @@ static void divide_attention(struct sharing *s, struct graph_op *op) {
     struct graph_exchanged x = {.count = s->g->want.share.count};
     CHECK(op->work == GRAPH_NONE && a->arrivals == GRAPH_NONE);
     for (uint32_t i = 0; i < x.count; i++)
-        x.ends[i] = heads_of(a->heads, a->kv_heads, x.count, i).end_q * a->dim_v;
+        x.ends[i] = heads_of(a->heads, a->kv_heads, &s->g->want.share, i).end_q * a->dim_v;
     if (op->n_weights > 0) /* a sink of each head */
         graph_weight_cut(s->g, op->weight[0], h.first_q, h.end_q - h.first_q);
     a->heads = h.end_q - h.first_q;
@@ -150,8 +164,8 @@ static struct rows rows_of(const struct sharing *s, const struct graph_op *op, u
     const struct graph_weight *w = &s->g->weights[op->weight[k]];
     struct rows r = {.x = {.count = s->g->want.share.count, .column = op->column[k]}, .divided = true};
     for (uint32_t i = 0; i < r.x.count; i++) {
-        r.x.ends[i] = row_of(w, r.x.count, i + 1);
-        r.divided = r.divided && r.x.ends[i] > row_of(w, r.x.count, i);
+        r.x.ends[i] = row_of(w, &s->g->want.share, i + 1);
+        r.divided = r.divided && r.x.ends[i] > row_of(w, &s->g->want.share, i);
     }
     share_columns(&r.x, s->g->want.share.index, &r.first, &r.end);
     return r;

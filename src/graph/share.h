@@ -1,10 +1,12 @@
 /* A tensor split: every device has a share of each layer. Of a matrix it has some rows (outputs) with all of
- * their columns, so no sum over k is cut and no bit depends on the split. Of attention it has some heads, with
- * the caches of their KV heads. What the next op needs as a whole, the devices exchange (GRAPH_EXCHANGED).
+ * their columns, so no sum over k is cut and no bit depends on the split. Of attention it has some heads,
+ * with the caches of their KV heads. What the next op needs as a whole, the devices exchange
+ * (GRAPH_EXCHANGED).
  *
- * Every device keeps the whole residual stream and computes the norms itself. The first device embeds, and the
- * last one has the tail. Every device computes what is not divided: norms, routes, delta-net layers behind
- * their products, and heads that are normed together, have gates beside them, or are fewer than devices. */
+ * Every device keeps the whole residual stream and computes the norms itself. The first device embeds, and
+ * the last one has the tail. Every device computes what is not divided: norms, routes, delta-net layers
+ * behind their products, and heads that are normed together, have gates beside them, or are fewer than
+ * devices. */
 #ifndef STATOR_GRAPH_SHARE_H
 #define STATOR_GRAPH_SHARE_H
 

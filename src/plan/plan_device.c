@@ -180,6 +180,13 @@ static uint32_t guess_rows(const struct planning_want *want) {
     return want->nextn ? want->guesses + 1 : 0;
 }
 
+static struct graph_share share_of(const struct planning *s, uint32_t index) {
+    struct graph_share share = {.index = index, .count = s->n_devices};
+    for (uint32_t i = 0; i < share.count; i++)
+        share.parts[i] = s->config.devices.n_shares > 0 ? s->config.devices.share[i] : 1;
+    return share;
+}
+
 stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
@@ -210,7 +217,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     if (s->config.devices.tensor && !draft)
-        gw.share = (struct graph_share){.index = index, .count = s->n_devices};
+        gw.share = share_of(s, index);
     stator_status st = arch_build(g, planning_shape(s, index), &gw, e);
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, m, &p->missing, e);

@@ -313,8 +313,13 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_text(p, "on_oom", "spill");
     if (s->n_devices > 1) {
         char split[64];
-        snprintf(split, sizeof split, "%s", s->config.devices.tensor ? "tensor" : "auto");
-        for (uint32_t i = 0, n = 0; i < s->config.devices.n_shares; i++)
+        const bool tensor = s->config.devices.tensor, shares = s->config.devices.n_shares > 0;
+        uint32_t n = (uint32_t)snprintf(split, sizeof split, "%s%s",
+                                        tensor   ? "tensor"
+                                        : shares ? ""
+                                                 : "auto",
+                                        tensor && shares ? ":" : "");
+        for (uint32_t i = 0; i < s->config.devices.n_shares; i++)
             n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "",
                                     s->config.devices.share[i]);
         plan_add_text(p, "split", split);

@@ -126,6 +126,32 @@ static void many(void **state) {
     }
 }
 
+/* Shares in proportions; also such that leave a device the least that it can have. */
+static void uneven(void **state) {
+    (void)state;
+    static const char *const models[] = {"configs/demo.gguf", ORACLE("quant-q4_k"), ORACLE("mixtral"),
+                                         ORACLE("qwen3next")};
+    static const char *const splits[][2] = {{"devices.use=cpu:0,cpu:1", "devices.split=tensor:3,1"},
+                                            {"devices.use=cpu:0,cpu:1", "devices.split=tensor:1,999999"},
+                                            {"devices.use=cpu:0,cpu:1,cpu:2", "devices.split=tensor:2,1,3"}};
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        const char *plain[] = {"cpu.threads=2", "memory.context=128", NULL};
+        if (!here(models[m]))
+            continue;
+        stator *s = harness_start(models[m], plain);
+        float *expected = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+            const char *sets[] = {splits[i][0],    splits[i][1],         "memory.batch=32",
+                                  "cpu.threads=2", "memory.context=128", NULL};
+            compare(models[m], sets, ids, expected);
+        }
+        free(expected);
+    }
+}
+
 /* Every type of K and V, as many threads as there are or one, and every instruction set. */
 static void kinds(void **state) {
     (void)state;
@@ -151,14 +177,13 @@ static void kinds(void **state) {
     }
 }
 
-/* Texts of several requests, sampled ones too, with shared beginnings and n-gram speculation. */
-static void texts(void **state) {
-    (void)state;
+/* Texts of several requests, sampled ones too, that begin alike and come twice: with caches of every kind,
+ * shared beginnings, checkpoints and n-gram speculation. */
+static void texts_of(const char *model) {
     enum { REQUESTS = 6 };
     int32_t ids[64];
     make_ids(ids, 64);
-    struct harness_text expected[REQUESTS];
-    memset(expected, 0, sizeof expected);
+    static struct harness_text expected[2 * REQUESTS], got[2 * REQUESTS];
     for (size_t devices = 1; devices <= 4; devices++) {
         const char *sets[] = {uses[devices - 1],
                               devices > 1 ? "devices.split=tensor" : "devices.split=auto",
@@ -166,22 +191,35 @@ static void texts(void **state) {
                               "memory.sequences=3",
                               "memory.batch=16",
                               "cpu.threads=2",
+                              devices % 2 == 0 ? "server.checkpoints=4" : "server.checkpoints=0",
                               devices == 3 ? "speculation.mode=ngram" : "speculation.mode=off",
                               NULL};
-        struct harness_text got[REQUESTS];
         memset(got, 0, sizeof got);
-        stator *s = harness_start("configs/demo.gguf", sets);
-        for (uint32_t i = 0; i < REQUESTS; i++)
-            got[i].id = harness_submit(s, ids, 3 + 9 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
-        harness_collect(s, got, REQUESTS);
+        stator *s = harness_start(model, sets);
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            for (uint32_t i = 0; i < REQUESTS; i++)
+                got[turn * REQUESTS + i].id =
+                    harness_submit(s, ids, 3 + 9 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
+            harness_collect(s, got + turn * REQUESTS, REQUESTS);
+        }
         stator_close(s);
-        for (uint32_t i = 0; i < REQUESTS; i++) {
-            assert_int_equal(got[i].n, 20 + i);
+        for (uint32_t i = 0; i < 2 * REQUESTS; i++) {
+            assert_int_equal(got[i].n, 20 + i % REQUESTS);
             if (devices == 1)
                 expected[i] = got[i];
-            assert_memory_equal(got[i].ids, expected[i].ids, got[i].n * sizeof(int32_t));
+            if (memcmp(got[i].ids, expected[i].ids, got[i].n * sizeof(int32_t)) != 0)
+                fail_msg("%s: text %u differs with %zu devices", model, i, devices);
         }
     }
+}
+
+static void texts(void **state) {
+    (void)state;
+    static const char *const models[] = {"configs/demo.gguf", ORACLE("gemma3"), ORACLE("gpt-oss"),
+                                         ORACLE("qwen35")};
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
+        if (here(models[m]))
+            texts_of(models[m]);
 }
 
 static void refuse(const char *model, const char *const *sets, size_t n_sets, const char *text) {
@@ -204,12 +242,14 @@ static void refused(void **state) {
         const char *text;
     } cases[] = {
         {"configs/demo.gguf", {"devices.use=cpu:0", "transfer.mode=auto"}, "two devices or more"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "devices.split=tensor:1"}, "differ in length"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "devices.split=tensor:1,0"}, "devices.split"},
         {"configs/demo.gguf", {"devices.use=auto", "transfer.mode=auto"}, "two devices or more"},
         {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "transfer.mode=staged"}, "transfer.mode"},
         {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "speculation.mode=mtp"}, "speculation.mode"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *sets[] = {cases[i].sets[0], cases[i].sets[1], "devices.split=tensor"};
+        const char *sets[] = {"devices.split=tensor", cases[i].sets[0], cases[i].sets[1]};
         if (here(cases[i].model))
             refuse(cases[i].model, sets, 3, cases[i].text);
     }
@@ -217,7 +257,7 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(many),
-                                       cmocka_unit_test(kinds), cmocka_unit_test(texts),
-                                       cmocka_unit_test(refused)};
+                                       cmocka_unit_test(uneven), cmocka_unit_test(kinds),
+                                       cmocka_unit_test(texts),  cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
