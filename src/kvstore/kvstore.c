@@ -2,6 +2,7 @@
 
 #include "base/carve.h"
 #include "base/error.h"
+#include "base/stored_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -258,31 +259,6 @@ void kvstore_close(struct kvstore *s) {
     s->writes = false;
 }
 
-static bool read_all(int file, void *to, uint64_t bytes) {
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = read(file, (uint8_t *)to + done, bytes - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (uint64_t)n;
-    }
-    return true;
-}
-
-static bool write_all(int file, const void *from, uint64_t bytes) {
-    errno = 0;
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = write(file, (const uint8_t *)from + done, bytes - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (uint64_t)n;
-    }
-    return true;
-}
-
 /* The header of a block, without its sum. */
 static struct header header_of(const struct kvstore_block *b, uint64_t bytes) {
     struct header h = {.kind = b->kind, .bytes = bytes, .n_tokens = b->n_tokens};
@@ -310,12 +286,13 @@ static bool read_file(int file, const struct header *wanted, const uint32_t *tok
     char sum[HASH_TEXT], stored[HASH_TEXT];
     const uint64_t token_bytes = wanted->n_tokens * sizeof *tokens;
     if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode) || !trusted(&st) || st.st_size < 0 ||
-        (uint64_t)st.st_size != sizeof h + token_bytes + wanted->bytes || !read_all(file, &h, sizeof h))
+        (uint64_t)st.st_size != sizeof h + token_bytes + wanted->bytes ||
+        !stored_file_read(file, &h, sizeof h))
         return false;
     memcpy(stored, h.sum, HASH_TEXT);
     memset(h.sum, 0, HASH_TEXT);
-    if (memcmp(&h, wanted, sizeof h) != 0 || !read_all(file, found, token_bytes) ||
-        memcmp(found, tokens, token_bytes) != 0 || !read_all(file, to, h.bytes))
+    if (memcmp(&h, wanted, sizeof h) != 0 || !stored_file_read(file, found, token_bytes) ||
+        memcmp(found, tokens, token_bytes) != 0 || !stored_file_read(file, to, h.bytes))
         return false;
     sum_of(&h, tokens, to, sum);
     return memcmp(sum, stored, HASH_TEXT) == 0;
@@ -351,19 +328,13 @@ bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, ui
 /* 0, or errno. */
 static int write_file(struct kvstore *s, const char *name, const struct header *h, const uint32_t *tokens,
                       const void *from) {
-    int file = openat(s->folder, MADE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int file = stored_file_begin(s->folder, MADE);
     if (file < 0)
         return errno;
-    bool good = write_all(file, h, sizeof *h) && write_all(file, tokens, h->n_tokens * sizeof *tokens) &&
-                write_all(file, from, h->bytes);
-    int error = good ? 0 : errno != 0 ? errno : EIO;
-    if (close(file) != 0 && error == 0)
-        error = errno;
-    if (error == 0 && renameat(s->folder, MADE, s->folder, name) != 0)
-        error = errno;
-    if (error != 0)
-        (void)unlinkat(s->folder, MADE, 0);
-    return error;
+    const bool good = stored_file_write(file, h, sizeof *h) &&
+                      stored_file_write(file, tokens, h->n_tokens * sizeof *tokens) &&
+                      stored_file_write(file, from, h->bytes);
+    return stored_file_end(file, s->folder, MADE, name, good);
 }
 
 void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void *from, uint64_t bytes) {

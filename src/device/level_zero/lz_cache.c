@@ -1,6 +1,7 @@
 #include "device/level_zero/lz_cache.h"
 
 #include "base/hash.h"
+#include "base/stored_file.h"
 #include "os/pages.h"
 
 #include <errno.h>
@@ -56,30 +57,6 @@ void lz_cache_ignored(const struct lz_cache *c, const struct opencl_module *m, c
               c->gpu->name, why);
 }
 
-static bool read_all(int file, void *to, uint64_t bytes) {
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = read(file, (uint8_t *)to + done, bytes - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (uint64_t)n;
-    }
-    return true;
-}
-
-static bool write_all(int file, const void *from, uint64_t bytes) {
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = write(file, (const uint8_t *)from + done, bytes - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (uint64_t)n;
-    }
-    return true;
-}
-
 /* Whoever can write to a binary decides what the GPU runs. NULL: only this user (or root) can. */
 static const char *distrusted(const struct stat *st) {
     if (st->st_uid != geteuid() && st->st_uid != 0)
@@ -111,7 +88,7 @@ static void *read_binary(int file, const char *key, uint64_t *bytes, const char 
         *why = others;
         return NULL;
     }
-    if (st.st_size < (off_t)sizeof h || !read_all(file, &h, sizeof h) ||
+    if (st.st_size < (off_t)sizeof h || !stored_file_read(file, &h, sizeof h) ||
         memcmp(h.magic, magic, sizeof magic) != 0)
         return NULL;
     if (memcmp(h.key, key, HASH_TEXT) != 0) {
@@ -126,7 +103,7 @@ static void *read_binary(int file, const char *key, uint64_t *bytes, const char 
         return NULL;
     }
     char contents[HASH_TEXT];
-    if (read_all(file, binary, h.bytes)) {
+    if (stored_file_read(file, binary, h.bytes)) {
         contents_of(binary, h.bytes, contents);
         if (memcmp(contents, h.contents, HASH_TEXT) == 0) {
             *bytes = h.bytes;
@@ -162,19 +139,12 @@ void lz_cache_free(void *binary, uint64_t bytes) {
 
 /* 0, or errno. */
 static int write_whole(const char *made, const char *path, const struct header *h, const void *binary) {
-    int file = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int file = stored_file_begin(AT_FDCWD, made);
     if (file < 0)
         return errno;
-    errno = 0;
-    bool good = write_all(file, h, sizeof *h) && write_all(file, binary, h->bytes) && fsync(file) == 0;
-    int error = good ? 0 : errno != 0 ? errno : EIO;
-    if (close(file) != 0 && error == 0)
-        error = errno;
-    if (error == 0 && rename(made, path) != 0)
-        error = errno;
-    if (error != 0)
-        (void)unlink(made);
-    return error;
+    const bool good = stored_file_write(file, h, sizeof *h) && stored_file_write(file, binary, h->bytes) &&
+                      fsync(file) == 0;
+    return stored_file_end(file, AT_FDCWD, made, path, good);
 }
 
 void lz_cache_store(const struct lz_cache *c, const struct opencl_module *m, const void *binary,
