@@ -418,13 +418,8 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
                                    "report goes to standard error. CONFIG "
                                    "is a config file or a .gguf file. Ctrl-C stops and prints the report.",
                         .rows = rows,
-                        .n_rows = sizeof rows / sizeof rows[0],
-                        .min_arguments = 1,
-                        .max_arguments = 1};
-    if (!options_parse(&o, argc, argv, code))
-        return false;
-    r->config = o.arguments[0];
-    return true;
+                        .n_rows = sizeof rows / sizeof rows[0]};
+    return options_parse_config(&o, argc, argv, &r->config, code);
 }
 
 /* "-" is standard output everywhere else. */

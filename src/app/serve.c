@@ -65,13 +65,8 @@ static bool parse(struct serve *v, int argc, char **argv, int *code) {
             "Under "
             "systemd it tells when it is ready and that it lives (Type=notify, WatchdogSec=).",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
-    if (!options_parse(&o, argc, argv, code))
-        return false;
-    v->config = o.arguments[0];
-    return true;
+        .n_rows = sizeof rows / sizeof rows[0]};
+    return options_parse_config(&o, argc, argv, &v->config, code);
 }
 
 int serve_command(int argc, char **argv) {

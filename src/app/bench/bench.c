@@ -367,13 +367,8 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
             "columns are those of llama-bench.\nCONFIG is a config file or a .gguf file; a config without "
             "memory.context gets what the tests need.\nCtrl-C stops and prints what was measured.",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
-    if (!options_parse(&o, argc, argv, code))
-        return false;
-    b->config = o.arguments[0];
-    return true;
+        .n_rows = sizeof rows / sizeof rows[0]};
+    return options_parse_config(&o, argc, argv, &b->config, code);
 }
 
 int bench_command(int argc, char **argv) {

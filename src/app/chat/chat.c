@@ -348,12 +348,9 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
                    "/save FILE, /memory, /exit. Ctrl-C ends an answer, a second one or Ctrl-D the chat. "
                    "`stator plan --chat` prints the plan and its hash.",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
-    if (!options_parse(&o, argc, argv, code))
+        .n_rows = sizeof rows / sizeof rows[0]};
+    if (!options_parse_config(&o, argc, argv, &c->config, code))
         return false;
-    c->config = o.arguments[0];
     if (c->thinking != NULL && strcmp(c->thinking, "show") != 0 && strcmp(c->thinking, "hide") != 0 &&
         strcmp(c->thinking, "off") != 0) {
         *code =

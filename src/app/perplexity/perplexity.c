@@ -308,13 +308,8 @@ static bool parse(struct perplexity *p, int argc, char **argv, int *code) {
             "llama-perplexity does. memory.sequences windows are computed at a time.\nCtrl-C prints what is "
             "known.",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
-    if (!options_parse(&o, argc, argv, code))
-        return false;
-    p->config = o.arguments[0];
-    return true;
+        .n_rows = sizeof rows / sizeof rows[0]};
+    return options_parse_config(&o, argc, argv, &p->config, code);
 }
 
 int perplexity_command(int argc, char **argv) {

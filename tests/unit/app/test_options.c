@@ -157,8 +157,26 @@ static void too_many_repeats(void **state) {
     assert_int_equal(code, STATOR_USAGE);
 }
 
+static void one_argument(void **state) {
+    (void)state;
+    static char test[] = "test", config[] = "a.cfg", more[] = "b.cfg";
+    char *one[] = {test, config, NULL}, *two[] = {test, config, more, NULL}, *none[] = {test, NULL};
+    struct options o = {.command = "test", .usage = "CONFIG", .summary = "Test."};
+    const char *argument = NULL;
+    int code = 7;
+    assert_true(options_parse_config(&o, 2, one, &argument, &code));
+    assert_ptr_equal(argument, config);
+    assert_false(options_parse_config(&o, 3, two, &argument, &code));
+    assert_int_equal(code, STATOR_USAGE);
+    assert_null(argument);
+    code = 7;
+    assert_false(options_parse_config(&o, 1, none, &argument, &code));
+    assert_int_equal(code, STATOR_USAGE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_argument),
         cmocka_unit_test(every_kind),
         cmocka_unit_test(dashes_that_are_no_options),
         cmocka_unit_test(refused),
