@@ -89,7 +89,7 @@ def refused(s, fields, status, param, *says):
     return r
 
 
-def test_refusals(s):
+def test_refusals(s, growth):
     for field in ("guided_json", "json_schema"):
         refused(s, {field: {"properties": {"a": {"type": "array", "uniqueItems": True}}}}, 400, field, field, '"uniqueItems"')
     refused(s, {"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}}}, 400, "response_format",
@@ -100,7 +100,7 @@ def test_refusals(s):
     deep = 3000 * "[" + 3000 * "]"
     refused(s, {"guided_json": '{"const": %s}' % deep}, 400, "guided_json")
     refused(s, {"guided_regex": 9 * "((((((((((a{1,99}){1,99}){1,99}){1,99}b?){1,99}c){1,99}){1,99}){1,99}){1,99})"}, 400, "guided_regex")
-    check(s.figures()["stator_host_grown_bytes"] == 0, "the server has grown")
+    check(growth == "any" or s.figures()["stator_host_grown_bytes"] == 0, "the server has grown")
 
 
 def test_busy(s, places):

@@ -72,7 +72,8 @@ test_anthropic_errors() {
     need_python
     echo secret >"$tmp/keys"
     chmod 600 "$tmp/keys"
-    story "server.api_key_file=$tmp/keys" server.max_body=65536
+    # Threads have larger stacks under ThreadSanitizer.
+    story "server.api_key_file=$tmp/keys" server.max_body=65536 server.memory="$(sanitized && echo 24MiB || echo auto)"
     client anthropic_errors
     ends
 }

@@ -25,7 +25,7 @@ test_sigterm_lets_requests_end() {
     ready
     begin_long
     kill -TERM $pid
-    timeout 120 cat <&6 >"$tmp/long"
+    cat <&6 >"$tmp/long" # tests/run ends what never ends
     exec 6>&-
     grep -q '"finish_reason":"length"' "$tmp/long" || fail "the running answer is not complete: $(tail -c 300 "$tmp/long")"
     grep -q '^data: \[DONE\]' "$tmp/long" || fail "no end: $(tail -c 300 "$tmp/long")"

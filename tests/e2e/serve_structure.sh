@@ -10,7 +10,7 @@ test_structures() {
     client schemas
     client expressions
     client grammars
-    client refusals
+    client refusals "$(sanitized && echo any || echo none)"
     ends
 }
 
