@@ -1,4 +1,4 @@
-"""Structured output of `stator serve`, for tests/e2e/serve_structure.sh: every answer of a model that has learnt no JSON is valid.
+"""Structured output of `stator serve`, for tests/e2e/serve_structure.sh and serve_calls.sh: every answer of a model that has learnt no JSON is valid.
 Usage: structure_client.py TEST PORT PID STATOR [ARGUMENT...]; exit 1 and a line that says what is wrong."""
 import json
 import re
@@ -224,6 +224,9 @@ def test_strict_calls(s, opener, several="yes"):
     check(not got["message"].get("tool_calls"), "no tool is strict: %s" % got)
     got = s.post("/v1/responses", input="x", temperature=0, tools=[{"type": "function", "name": "register", "parameters": PERSON, "strict": True}])
     valid([o for o in got.json()["output"] if o["type"] == "function_call"][0]["arguments"], PERSON)
+    got = s.post("/v1/messages", messages=base["messages"], max_tokens=400, temperature=0,
+                 tools=[{"name": "register", "input_schema": PERSON, "strict": True}]).json()
+    valid(json.dumps([o for o in got["content"] if o["type"] == "tool_use"][0]["input"]), PERSON)
     # A schema for the answer leaves calls allowed.
     base.update(tools=TOOLS, response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": LIST}})
     bias = {}

@@ -186,7 +186,8 @@ void adapter_result(struct adapter_chat *c, json_t *id, json_t *content) {
         json_object_set(message, "tool_call_id", id);
 }
 
-json_t *adapter_tool(struct adapter_chat *c, json_t *name, json_t *description, json_t *parameters) {
+void adapter_tool(struct adapter_chat *c, const json_t *from, json_t *name, json_t *parameters) {
+    json_t *description = json_object_get(from, "description"), *strict = json_object_get(from, "strict");
     json_t *tool = json_object(), *function = json_object();
     json_array_append_new(c->tools, tool);
     json_object_set_new(tool, "type", json_string("function"));
@@ -196,7 +197,8 @@ json_t *adapter_tool(struct adapter_chat *c, json_t *name, json_t *description, 
         json_object_set(function, "description", description);
     if (adapter_given(parameters))
         json_object_set(function, "parameters", parameters);
-    return function;
+    if (adapter_given(strict))
+        json_object_set(function, "strict", strict);
 }
 
 void adapter_choose(struct adapter_chat *c, json_t *name) {

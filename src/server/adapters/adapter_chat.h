@@ -55,9 +55,9 @@ void adapter_call(struct adapter_chat *c, json_t *id, json_t *name, json_t *argu
 /* The answer to a call. */
 void adapter_result(struct adapter_chat *c, json_t *id, json_t *content);
 
-/* A function that the model may call; its object, for more members. description and parameters may be NULL.
- */
-json_t *adapter_tool(struct adapter_chat *c, json_t *name, json_t *description, json_t *parameters);
+/* A function that the model may call, with what else the client's tool says: description and strict.
+ * parameters may be NULL. */
+void adapter_tool(struct adapter_chat *c, const json_t *from, json_t *name, json_t *parameters);
 /* The model is to call the function of this name. */
 void adapter_choose(struct adapter_chat *c, json_t *name);
 /* A tool of a hosted service: left out, and named in the log and in X-Stator-Ignored. */

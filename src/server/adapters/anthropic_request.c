@@ -168,7 +168,7 @@ static bool read_tool(struct adapter_chat *c, const char *param, const json_t *t
                              "a tool {\"name\": .., \"input_schema\": ..}");
     if (adapter_given(schema) && !json_is_object(schema))
         return adapter_wrong(c->r, param, schema, "a JSON schema as \"input_schema\"");
-    adapter_tool(c, name, json_object_get(tool, "description"), schema);
+    adapter_tool(c, tool, name, schema);
     return true;
 }
 

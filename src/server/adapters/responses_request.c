@@ -186,7 +186,7 @@ static bool read_input(struct adapter_chat *c, const json_t *body) {
  * their own ("custom"). */
 static bool read_tool(struct adapter_chat *c, const char *param, const json_t *tool) {
     const char *type = adapter_text_of(tool, "type");
-    json_t *name = json_object_get(tool, "name"), *strict = json_object_get(tool, "strict");
+    json_t *name = json_object_get(tool, "name");
     if (type == NULL)
         return adapter_wrong(c->r, param, tool,
                              "a tool {\"type\": \"function\", \"name\": .., \"parameters\": ..}");
@@ -196,10 +196,7 @@ static bool read_tool(struct adapter_chat *c, const char *param, const json_t *t
     }
     if (adapter_text_of(tool, "name") == NULL)
         return adapter_wrong(c->r, param, name, "a member \"name\"");
-    json_t *function =
-        adapter_tool(c, name, json_object_get(tool, "description"), json_object_get(tool, "parameters"));
-    if (adapter_given(strict))
-        json_object_set(function, "strict", strict);
+    adapter_tool(c, tool, name, json_object_get(tool, "parameters"));
     return true;
 }
 
