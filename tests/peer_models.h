@@ -43,6 +43,7 @@ enum {
     PEER_SHORT_CONV = 33554432, /* two of three layers have a gated convolution */
     PEER_LAYER_SCALE = 134217728,
     PEER_BESIDE = 536870912, /* experts beside the dense feed-forward */
+    PEER_SSD = 1073741824,   /* two of three layers are of Mamba-2 */
     PEER_NO_V = 268435456    /* in layers without a window, if these have heads of their own */
 };
 
@@ -64,6 +65,7 @@ struct peer_model {
     uint32_t experts, used, expert_ff, shared_ff, leading;
     uint32_t key_heads, value_heads, state,
         taps;          /* of delta-net layers, 3 of 4; taps: also of PEER_SHORT_CONV */
+    uint32_t inner;    /* values of all heads of PEER_SSD */
     uint32_t original; /* context before longrope or yarn */
     /* Heads of every third layer, which has no window; wide_dim 0: layers are alike. */
     uint32_t wide_dim, wide_kv_heads;
@@ -282,6 +284,30 @@ static const struct peer_model peer_models[] = {
     {"hunyuan-dense-odd", "hunyuan-dense", 3, 160, 224, 5, 1, 64, 300, .flags = PEER_HEAD_NORMS},
     {"hunyuan-dense-part", "hunyuan-dense", 2, 96, 96, 9, 3, 96, 200, .rot = 32,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED},
+    {"granitehybrid-odd",
+     "granitehybrid",
+     4,
+     160,
+     96,
+     5,
+     1,
+     32,
+     300,
+     .flags = PEER_SSD | PEER_UNTIED,
+     .experts = 10,
+     .used = 3,
+     .expert_ff = 96,
+     .shared_ff = 64,
+     .key_heads = 2,
+     .value_heads = 6,
+     .state = 48,
+     .taps = 4,
+     .inner = 192,
+     .keys = {{"embedding_scale", .fraction = 2},
+              {"residual_scale", .fraction = 0.5f},
+              {"logit_scale", .fraction = 1.5f}}},
+    {"granitehybrid-dense", "granitehybrid", 3, 96, 160, 3, 3, 64, 200, .flags = PEER_SSD, .key_heads = 1,
+     .value_heads = 3, .state = 32, .taps = 2, .inner = 192, .keys = {{"logit_scale", .fraction = 1}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -411,11 +437,28 @@ static inline void peer_matrix(struct peer_writer *p, const char *name, uint64_t
 }
 
 static inline int peer_is_delta(const struct peer_model *m, uint32_t layer) {
-    return m->key_heads > 0 && layer < m->layers && (layer + 1) % 4 != 0;
+    return m->key_heads > 0 && m->inner == 0 && layer < m->layers && (layer + 1) % 4 != 0;
 }
 
 static inline int peer_is_conv(const struct peer_model *m, uint32_t layer) {
     return (m->flags & PEER_SHORT_CONV) != 0 && layer % 3 != 2;
+}
+
+static inline int peer_is_ssd(const struct peer_model *m, uint32_t layer) {
+    return (m->flags & PEER_SSD) != 0 && layer % 3 != 2;
+}
+
+static inline void peer_ssd(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint64_t channels = m->inner + (uint64_t)2 * m->key_heads * m->state;
+    peer_matrix(p, "ssm_in.weight", m->embd, m->inner + channels + m->value_heads);
+    peer_floats(p, "ssm_conv1d.weight", 2, (uint64_t[]){m->taps, channels, 1}, 0, 1);
+    peer_vector(p, "ssm_conv1d.bias", channels, 0);
+    peer_vector(p, "ssm_dt.bias", m->value_heads, 0);
+    peer_floats(p, "ssm_a", 2, (uint64_t[]){1, m->value_heads, 1}, -0.7f, 0.5f);
+    peer_floats(p, "ssm_d", 2, (uint64_t[]){1, m->value_heads, 1}, 1, 0.5f);
+    peer_floats(p, "ssm_norm.weight", 2, (uint64_t[]){m->inner / m->key_heads, m->key_heads, 1}, 1, 0.5f);
+    peer_matrix(p, "ssm_out.weight", m->inner, m->embd);
 }
 
 static inline int peer_is_wide(const struct peer_model *m, uint32_t layer) {
@@ -446,7 +489,7 @@ static inline void peer_attention(struct peer_writer *p) {
     if (fused) {
         peer_matrix(p, "attn_qkv.weight", m->embd, q + 2 * kv);
     } else {
-        peer_matrices(p, "attn_q.weight", m->embd, m->key_heads > 0 ? 2 * q : q, 1, 2);
+        peer_matrices(p, "attn_q.weight", m->embd, m->key_heads > 0 && m->inner == 0 ? 2 * q : q, 1, 2);
         if (!peer_shares(m, p->layer))
             peer_matrices(p, "attn_k.weight", m->embd, kv, 1, 2);
         if (!peer_shares(m, p->layer) && (!far || !(m->flags & PEER_NO_V)))
@@ -544,6 +587,8 @@ static inline void peer_layer(struct peer_writer *p) {
     }
     if (peer_is_delta(m, p->layer))
         peer_delta(p);
+    else if (peer_is_ssd(m, p->layer))
+        peer_ssd(p);
     else if (peer_is_conv(m, p->layer))
         peer_conv(p);
     else
@@ -629,12 +674,14 @@ static inline void peer_kv_heads(struct peer_writer *p) {
     uint32_t each[16] = {0};
     char key[96];
     snprintf(key, sizeof key, "%s.attention.head_count_kv", m->arch);
-    if (!(m->flags & PEER_SHORT_CONV) && m->wide_dim == 0) {
+    if (!(m->flags & (PEER_SHORT_CONV | PEER_SSD)) && m->wide_dim == 0) {
         gguf_writer_u32(p->w, key, m->kv_heads);
         return;
     }
     for (uint32_t i = 0; i < m->layers && i < 16; i++)
-        each[i] = peer_is_conv(m, i) ? 0 : peer_is_wide(m, i) ? m->wide_kv_heads : m->kv_heads;
+        each[i] = peer_is_conv(m, i) || peer_is_ssd(m, i) ? 0
+                  : peer_is_wide(m, i)                    ? m->wide_kv_heads
+                                                          : m->kv_heads;
     gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
 }
 
@@ -663,10 +710,10 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"ssm.state_size", m->state},
                      {"ssm.group_count", m->key_heads},
                      {"ssm.time_step_rank", m->value_heads},
-                     {"ssm.inner_size", m->value_heads * m->state},
+                     {"ssm.inner_size", m->inner > 0 ? m->inner : m->value_heads * m->state},
                      {"embedding_length_per_layer_input", m->layer_embd},
                      {"attention.shared_kv_layers", m->shared_kv},
-                     {"full_attention_interval", m->key_heads > 0 ? 4 : 0},
+                     {"full_attention_interval", m->key_heads > 0 && m->inner == 0 ? 4 : 0},
                      {"rope.scaling.original_context_length", m->original}};
     char key[96];
     gguf_writer_text(p->w, "general.architecture", m->arch);
@@ -684,7 +731,7 @@ static inline void peer_keys(struct peer_writer *p) {
     if (m->wide_dim > 0)
         peer_kinds(p);
     peer_own_keys(p);
-    if (m->key_heads > 0) { /* three kinds of positions, which are one in text */
+    if (m->key_heads > 0 && m->inner == 0) { /* three kinds of positions, which are one in text */
         snprintf(key, sizeof key, "%s.rope.dimension_sections", m->arch);
         gguf_writer_array(p->w, key, GGUF_I32, 4, (int32_t[]){4, 2, 2, 0}, 16);
     }

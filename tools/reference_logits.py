@@ -11,7 +11,7 @@ F32, NVFP4 = 0, 40
 SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
-ADJACENT = ('cohere2', 'ernie4_5-moe', 'llama', 'granite', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
+ADJACENT = ('cohere2', 'ernie4_5-moe', 'llama', 'granite', 'granitehybrid', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
 POST_NORMS = ('gemma2', 'gemma3', 'gemma4', 'olmo2', 'exaone4', 'glm4')
 # Those whose norms of q and k are of all heads together.
 WIDE_NORMS = ('olmo2', 'minimax-m2')
@@ -178,6 +178,8 @@ class Model:
             return (window, base) if (i + 1) % 4 else (None, None)
         if self.arch == 'smollm3':
             return None, base if (i + 1) % 4 else None
+        if self.key('rope.scaling.finetuned') is False:
+            return None, None
         return None, base
 
     def attention(self, h, i):
@@ -267,6 +269,24 @@ class Model:
             out[t] = np.einsum('hk,hkv->hv', q[t][of] / np.sqrt(dim), state)
         return self.product((self.norm(out, self.w('ssm_norm.weight')) * silu(z.reshape(n, values, dim))).reshape(n, -1), 'ssm_out')
 
+    def mamba(self, h):
+        """The state space of Mamba-2, token by token."""
+        n, dim, groups, heads, taps, inner = len(h), *(self.key('ssm.' + x) for x in ('state_size', 'group_count', 'time_step_rank', 'conv_kernel', 'inner_size'))
+        z, xbc, dt = np.split(self.product(h, 'ssm_in'), [inner, 2 * inner + 2 * groups * dim], axis=1)
+        rows = np.vstack([np.zeros((taps - 1, xbc.shape[1])), xbc])
+        y = silu(sum(rows[t:t + n] * self.w('ssm_conv1d.weight')[:, t] for t in range(taps)) + self.w('ssm_conv1d.bias'))
+        x, b, c = np.split(y, [inner, inner + groups * dim], axis=1)
+        x, b, c = x.reshape(n, heads, -1), b.reshape(n, groups, dim), c.reshape(n, groups, dim)
+        of = np.arange(heads) // (heads // groups)
+        dt = np.log1p(np.exp(dt + self.w('ssm_dt.bias')))
+        state, out = np.zeros((heads, x.shape[2], dim)), np.zeros_like(x)
+        for t in range(n):
+            state *= np.exp(dt[t] * self.w('ssm_a')[:, 0])[:, None, None]
+            state += (x[t] * dt[t][:, None])[:, :, None] * b[t][of][:, None]
+            out[t] = np.einsum('hpn,hn->hp', state, c[t][of]) + self.w('ssm_d') * x[t]
+        out = (out.reshape(n, -1) * silu(z)).reshape(n, groups, -1)
+        return self.product((self.norm(out, self.w('ssm_norm.weight'))).reshape(n, -1), 'ssm_out')
+
     def gated_conv(self, h):
         b, c, x = np.split(self.product(h, 'shortconv.in_proj'), 3, axis=1)
         taps = self.key('shortconv.l_cache')
@@ -313,7 +333,7 @@ class Model:
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
-        out = self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
+        out = self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
         if self.arch == 'cohere2':  # side by side
             return x + out + self.feed_forward(h)
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)

@@ -49,6 +49,53 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc;
 }
 
+/* Layers of Mamba-2 in the place of most attention. */
+static const struct shape_place hybrid_layer[] = {
+    {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
+    PARTS_SSD,
+    PARTS_FULL_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_HEADS_K),
+    PARTS_FULL_ROW(k, "attn_k.weight", SHAPE_EMBD, SHAPE_KV_K),
+    PARTS_FULL_ROW(v, "attn_v.weight", SHAPE_EMBD, SHAPE_KV_V),
+    PARTS_FULL_ROW(attn_output, "attn_output.weight", SHAPE_HEADS_V, SHAPE_EMBD),
+    {SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD},
+    PARTS_DENSE(SHAPE_DENSE_LAYERS),
+    PARTS_EXPERTS,
+    PARTS_SHARED_EXPERT,
+};
+
+static const struct shape_place hybrid_global[] = {PARTS_ENDS};
+
+static stator_status read_hybrid(const struct gguf *g, struct shape *s, stator_error *e) {
+    s->attention_optional = s->delta.ssd = true;
+    stator_status rc = read(g, s, e);
+    return rc == STATOR_OK ? shape_read_delta(g, s, e) : rc;
+}
+
+static void build_hybrid(struct graph *g, const struct shape *s) {
+    struct parts p;
+    parts_begin(&p, g, s);
+    parts_delta_begin(&p);
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        const struct shape_layer *l = &s->layers[i];
+        const bool mamba = shape_is_delta(s, i);
+        const uint32_t normed = parts_norm(&p, i, "attn_norm", l->attn_norm,
+                                           mamba ? graph_form_for(l->own[PARTS_QKVZ]) : parts_qkv_forms(l));
+        if (mamba)
+            parts_ssd(&p, i, normed);
+        else
+            parts_attention(&p, i, normed);
+        parts_feed_forward(&p, i);
+    }
+    parts_end(&p);
+}
+
+const struct arch arch_granitehybrid = {.name = "granitehybrid",
+                                        .models = "Granite 4.0 H (350M to Small), on the CPU",
+                                        .tensors = {SHAPE_TABLE(hybrid_layer, hybrid_global)},
+                                        .read = read_hybrid,
+                                        .build = build_hybrid,
+                                        .layer = PARTS_HYBRID_BOUNDS};
+
 const struct arch arch_granite = {.name = "granite",
                                   .models = "Granite 3 (dense), Granite 4.0 Micro",
                                   .tensors = {SHAPE_TABLE(layer, global)},

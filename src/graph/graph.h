@@ -30,8 +30,11 @@ enum graph_kind {
     GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache and inside its window. weight[0]
                          (optional): a sink per head. work: partial results, f32 [cells][heads * (dim_v + 2)]
                        */
-    GRAPH_CONV,    /* q, k, v of delta-net layers: out = silu(convolution of `in`); heads of q and k are then
-                      scaled to length 1. weight[0]: [taps, channels] */
+    GRAPH_CONV, /* q, k, v of delta-net layers: out = silu(convolution of `in`); heads of q and k are then
+                   scaled to length 1. weight[0]: [taps, channels] */
+    /* CONV and DELTA with delta.ssd: those of Mamba-2. CONV: columns of `in` are x, B, C; nothing is scaled
+     * to length 1; weight[1]: a bias (optional). DELTA: the state space of struct kernels_delta; the column
+     * of alpha has dt; weight[2]: the skip of each head. */
     GRAPH_DELTA,   /* out = gated delta rule on q, k, v, beta, alpha of `in`. Weights: bias of alpha, a. Also
                       keeps the last rows of `work` (the input of CONV) in the cache */
     GRAPH_GATE,    /* out = heads of `in` times sigmoid(columns of `work`); with a weight, normed heads times
@@ -178,6 +181,7 @@ struct graph_delta {
     uint32_t grouped;     /* kernels/shared/delta.h */
     float eps, scale;     /* eps of the heads' lengths; scale of queries */
     uint64_t window;      /* bytes of a state before CONV's rows */
+    bool ssd;             /* of Mamba-2 */
 };
 
 /* Parameters of GATED_CONV. A state is f32 [taps - 1][channels]. */
@@ -191,6 +195,7 @@ struct graph_gate {
     uint32_t column;        /* of work */
     struct graph_norm norm; /* of a head; used if the op has a weight, and then the gate is silu */
     bool gelu;              /* without a weight */
+    bool early; /* silu(columns of `work`) times heads, and that is normed; the weight has a row per head */
 };
 
 /* Caches: what the model remembers between steps, in blocks that sequences hold. PAGED has a block for every

@@ -49,6 +49,8 @@ bool graph_op_gates_experts(const struct graph_op *op) {
 }
 
 const char *graph_op_name(const struct graph_op *op) {
+    if (op->kind == GRAPH_DELTA && op->delta.ssd)
+        return "state space";
     if (op->kind == GRAPH_EXPERTS)
         return op->epilogue == GRAPH_SWIGLU  ? "experts swiglu"
                : op->epilogue == GRAPH_GEGLU ? "experts geglu"

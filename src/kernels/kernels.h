@@ -151,7 +151,8 @@ struct kernels_conv {
     size_t panel;         /* floats of a panel */
     uint32_t first;       /* number of channel 0 among all channels */
     uint32_t channels, tokens;
-    uint32_t taps; /* 1..KERNELS_MAX_TAPS */
+    uint32_t taps;     /* 1..KERNELS_MAX_TAPS */
+    const float *bias; /* [channels], added to the sum, rounded; NULL: none */
 };
 
 /* The same of the products p = b * x, without silu, gated by c: y_t = c_t * (sum over j of w[j] *
@@ -177,7 +178,12 @@ struct kernels_gated_conv {
  *   d = sum4 of S[i] * k[i]; e = fmaf(-decay, d, v) * beta'; S[i] = fmaf(k[i], e, S[i] * decay), the inner
  *   product rounded; out = (sum4 of S[i] * q[i]) * scale
  *
- * for each column, sum4: lane i % 4 accumulates by fmaf in order of i from +0, then (0 + 2) + (1 + 3). */
+ * for each column, sum4: lane i % 4 accumulates by fmaf in order of i from +0, then (0 + 2) + (1 + 3).
+ *
+ * The state space of Mamba-2 (kernels.ssd) is the same with another change of the state: dt =
+ * num_softplus(alpha + bias), 0 below DELTA_LEAST, decay = num_exp(dt * a), likewise; e = v * dt; S[i] =
+ * fmaf(k[i], e, S[i] * decay); out = fmaf(skip, v, sum4 of S[i] * q[i]). beta and scale are not looked at. q,
+ * k and v are what its papers call C, B and x. */
 struct kernels_delta {
     float *state;           /* [dim_k][KERNELS_COLUMNS], aligned to 64 bytes */
     const float *q, *k, *v; /* of token 0; v of the first column */
@@ -189,6 +195,7 @@ struct kernels_delta {
     uint32_t dim_k;   /* 1..KERNELS_MAX_STATE */
     uint32_t columns; /* 1..KERNELS_COLUMNS that v and out have; v is 0 in the others */
     float bias, a, scale;
+    float skip; /* of ssd */
 };
 
 /* A token's experts (kernels/shared/experts.h). */
@@ -316,6 +323,7 @@ struct kernels {
     void (*conv)(const struct kernels_conv *c);
     void (*gated_conv)(const struct kernels_gated_conv *c);
     void (*delta)(const struct kernels_delta *d);
+    void (*ssd)(const struct kernels_delta *d);
 
     /* Index of the largest x (the first of equals); *finite = false if any x is not finite (the index is then
      * any). */

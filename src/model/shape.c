@@ -470,6 +470,14 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return s->delta.dim_v;
     case SHAPE_DELTA_TAPS:
         return s->delta.taps;
+    case SHAPE_DELTA_KEY_HEADS:
+        return s->delta.key_heads;
+    case SHAPE_SSD_IN:
+        return 2 * ((uint64_t)s->delta.key_heads * s->delta.dim_k +
+                    (uint64_t)s->delta.value_heads * s->delta.dim_v) +
+               s->delta.value_heads;
+    case SHAPE_SSD_GROUP:
+        return (uint64_t)s->delta.value_heads / s->delta.key_heads * s->delta.dim_v;
     case SHAPE_CONV_TAPS:
         return s->conv_taps;
     case SHAPE_HEADS:
@@ -528,7 +536,7 @@ static const char *what_says(const struct shape *s, uint32_t layer, char out[128
 
 static const char *kind_of(const struct shape *s, uint32_t layer) {
     return shape_has_attention(s, layer) ? "full attention"
-           : shape_is_delta(s, layer)    ? "delta-net"
+           : shape_is_delta(s, layer)    ? (s->delta.ssd ? "Mamba-2" : "delta-net")
                                          : "convolution";
 }
 

@@ -35,6 +35,9 @@ enum shape_extent {
     SHAPE_DELTA_TWO_HEADS,
     SHAPE_DELTA_HEAD_V,
     SHAPE_DELTA_TAPS,
+    SHAPE_DELTA_KEY_HEADS,
+    SHAPE_SSD_IN,    /* gates, what is convolved, and dt of each head */
+    SHAPE_SSD_GROUP, /* values of a key head */
     SHAPE_CONV_TAPS,
     SHAPE_EXPERTS,
     SHAPE_EXPERT_FF,
@@ -124,6 +127,7 @@ struct shape_delta {
     uint32_t taps;     /* of the convolution, its own token included */
     uint32_t interval; /* every so many layers the last one has attention */
     bool grouped;      /* value heads of one key head lie together, and so do their betas and alphas */
+    bool ssd;          /* layers of Mamba-2: those without attention; key heads are its groups */
 };
 
 /* Pair j of YaRN: its frequency is what it was, times 1 - m + m / rope_scale; m = share less 1 at `low` and
@@ -291,7 +295,9 @@ stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_err
 stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
                                 const struct shape_tensors *tensors, stator_error *e);
 static inline bool shape_is_delta(const struct shape *s, uint32_t layer) {
-    return s->delta.key_heads > 0 && layer < s->n_layers && (layer + 1) % s->delta.interval != 0;
+    if (s->delta.key_heads == 0 || layer >= s->n_layers)
+        return false;
+    return s->delta.ssd ? s->no_attention[layer] : (layer + 1) % s->delta.interval != 0;
 }
 static inline bool shape_has_attention(const struct shape *s, uint32_t layer) {
     return !shape_is_delta(s, layer) && !s->no_attention[layer];

@@ -126,12 +126,16 @@ enum {
     PARTS_A,
     PARTS_HEAD_NORM,
     PARTS_OUT,
-    PARTS_QKVZ /* in place of PARTS_QKV and PARTS_Z: of each key head q, k, and v and gates of its value heads
-                */
+    PARTS_QKVZ,      /* in place of PARTS_QKV and PARTS_Z: of each key head q, k, and v and gates of its value
+                        heads;      of Mamba-2: gates, x, B, C, dt */
+    PARTS_CONV_BIAS, /* these two of Mamba-2 */
+    PARTS_SKIP
 };
 void parts_delta_begin(struct parts *p); /* right after parts_begin */
 uint32_t parts_delta_forms(const struct shape_layer *l);
 void parts_delta(struct parts *p, uint32_t layer, uint32_t normed);
+/* Layers of Mamba-2 (shape.delta.ssd) with the tensors of PARTS_SSD, and the cache of parts_delta_begin. */
+void parts_ssd(struct parts *p, uint32_t layer, uint32_t normed);
 
 /* Layers of a gated convolution in the place of attention, likewise. */
 enum { PARTS_SHORT_IN, PARTS_SHORT_CONV, PARTS_SHORT_OUT };
@@ -289,6 +293,17 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         PARTS_DELTA_ROW(PARTS_DT, "ssm_dt.bias", .cols = SHAPE_DELTA_HEADS),                                 \
         PARTS_DELTA_ROW(PARTS_A, "ssm_a", .cols = SHAPE_DELTA_HEADS),                                        \
         PARTS_DELTA_ROW(PARTS_HEAD_NORM, "ssm_norm.weight", .cols = SHAPE_DELTA_HEAD_V),                     \
+        PARTS_DELTA_ROW(PARTS_OUT, "ssm_out.weight", .cols = SHAPE_DELTA_V, .rows = SHAPE_EMBD)
+#define PARTS_SSD                                                                                            \
+    PARTS_DELTA_ROW(PARTS_QKVZ, "ssm_in.weight", .cols = SHAPE_EMBD, .rows = SHAPE_SSD_IN),                  \
+        PARTS_DELTA_ROW(PARTS_CONV, "ssm_conv1d.weight", .cols = SHAPE_DELTA_TAPS, .rows = SHAPE_DELTA_QKV,  \
+                        .f32 = true),                                                                        \
+        PARTS_DELTA_ROW(PARTS_CONV_BIAS, "ssm_conv1d.bias", .cols = SHAPE_DELTA_QKV, .optional = true),      \
+        PARTS_DELTA_ROW(PARTS_DT, "ssm_dt.bias", .cols = SHAPE_DELTA_HEADS),                                 \
+        PARTS_DELTA_ROW(PARTS_A, "ssm_a", .cols = SHAPE_NONE, .rows = SHAPE_DELTA_HEADS, .f32 = true),       \
+        PARTS_DELTA_ROW(PARTS_SKIP, "ssm_d", .cols = SHAPE_NONE, .rows = SHAPE_DELTA_HEADS, .f32 = true),    \
+        PARTS_DELTA_ROW(PARTS_HEAD_NORM, "ssm_norm.weight", .cols = SHAPE_SSD_GROUP,                         \
+                        .rows = SHAPE_DELTA_KEY_HEADS, .f32 = true),                                         \
         PARTS_DELTA_ROW(PARTS_OUT, "ssm_out.weight", .cols = SHAPE_DELTA_V, .rows = SHAPE_EMBD)
 /* Attention in some layers: all of it, and what follows q. */
 #define PARTS_FULL_ROW(field, text, c, r)                                                                    \

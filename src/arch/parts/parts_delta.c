@@ -16,10 +16,16 @@ static struct graph_delta delta_of(const struct shape *s) {
                             .channels = 2 * d->key_heads * d->dim_k + d->value_heads * d->dim_v,
                             .eps = s->norm_eps,
                             .scale = (float)(1 / sqrt((double)d->dim_k))};
+    g.ssd = d->ssd;
     g.beta = g.channels + d->value_heads * d->dim_v;
+    g.window = d->value_heads * blocks * d->dim_k * DELTA_BLOCK * sizeof(float);
+    if (d->ssd) { /* no betas; value heads of a key head lie together */
+        g.grouped = d->value_heads / d->key_heads;
+        g.alpha = g.beta;
+        return g;
+    }
     g.grouped = d->grouped ? d->value_heads / d->key_heads : 0;
     g.alpha = g.beta + (d->grouped ? g.grouped : d->value_heads);
-    g.window = d->value_heads * blocks * d->dim_k * DELTA_BLOCK * sizeof(float);
     return g;
 }
 
@@ -97,6 +103,56 @@ void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
     const struct graph_gate gate = {
         .heads = d.value_heads, .dim = d.dim_v, .column = d.channels, .norm = parts_norm_of(p->s, d.dim_v)};
     uint32_t gated = parts_gate(p, i, out, heads, &gate, own[PARTS_HEAD_NORM], own[PARTS_OUT]);
+    parts_add_product(p, i, gated, p->x, own[PARTS_OUT], NULL);
+}
+
+static void add_plain(struct parts *p, struct graph_op *op, const struct gguf_tensor *t) {
+    op->weight[op->n_weights++] = graph_add_plain(p->g, t);
+}
+
+void parts_ssd(struct parts *p, uint32_t i, uint32_t normed) {
+    struct graph *g = p->g;
+    const struct gguf_tensor *const *own = p->s->layers[i].own;
+    const struct graph_delta d = delta_of(p->s);
+    const uint32_t width = d.value_heads * d.dim_v, rows = (uint32_t)own[PARTS_QKVZ]->ne[1];
+    const uint32_t xbc = parts_value(p, i, "xbc", d.channels, GRAPH_F32);
+    /* x, B, C after the convolution; gates of the output; dt */
+    const uint32_t heads = parts_value(p, i, "heads", d.beta + d.value_heads, GRAPH_F32);
+    const struct {
+        uint32_t out, first, run, column;
+    } products[] = {{xbc, width, d.channels, 0},
+                    {heads, 0, width, d.channels},
+                    {heads, width + d.channels, d.value_heads, d.alpha}};
+    for (uint32_t k = 0; k < 3; k++)
+        graph_op_runs(g, graph_add_op(g, GRAPH_MATMUL, i, normed, products[k].out), own[PARTS_QKVZ],
+                      (struct graph_runs){.first = products[k].first, .run = products[k].run, .stride = rows},
+                      products[k].column);
+    struct graph_op *op = graph_add_op(g, GRAPH_CONV, i, xbc, heads);
+    op->delta = d;
+    graph_op_weight(g, op, own[PARTS_CONV], NULL, 0);
+    if (own[PARTS_CONV_BIAS] != NULL)
+        add_plain(p, op, own[PARTS_CONV_BIAS]);
+    graph_op_cache(g, op, p->state);
+
+    uint32_t out = parts_value(p, i, "states", width, GRAPH_F32);
+    op = graph_add_op(g, GRAPH_DELTA, i, heads, out);
+    op->work = xbc;
+    op->delta = d;
+    add_plain(p, op, own[PARTS_DT]);
+    add_plain(p, op, own[PARTS_A]);
+    add_plain(p, op, own[PARTS_SKIP]);
+    graph_op_cache(g, op, p->state);
+
+    const uint32_t dim = width / d.key_heads;
+    const uint32_t gated = parts_value(p, i, "gated", width, GRAPH_F32 | graph_form_for(own[PARTS_OUT]));
+    op = graph_add_op(g, GRAPH_GATE, i, out, gated);
+    op->work = heads;
+    op->gate = (struct graph_gate){.heads = d.key_heads,
+                                   .dim = dim,
+                                   .column = d.channels,
+                                   .norm = parts_norm_of(p->s, dim),
+                                   .early = true};
+    add_plain(p, op, own[PARTS_HEAD_NORM]);
     parts_add_product(p, i, gated, p->x, own[PARTS_OUT], NULL);
 }
 

@@ -1,5 +1,5 @@
-/* Delta-net layers on the team: convolution, delta rule, gates. An item of the delta rule is 32 columns of a
- * head's state over all tokens of a chunk. */
+/* Delta-net layers, and those of Mamba-2, on the team: convolution, delta rule, gates. An item of the delta
+ * rule is 32 columns of a head's state over all tokens of a chunk. */
 #include "device/cpu/cpu_member.h"
 
 /* Tokens of an item of the convolution. What lies before them are rows of the same value, but for the first.
@@ -22,34 +22,36 @@ static float *window_of(const struct member *m, const struct graph_op *op, const
     return state_of(m, op, c) + op->delta.window / sizeof(float);
 }
 
-/* One head of q, k or v (in this order), from the chunk's token `from` on. */
+/* One head of q, k or v (in this order; of ssd first those of v), from the chunk's token `from` on. */
 static void conv_head(const struct member *m, const struct graph_op *op, const struct step_chunk *c,
                       uint32_t from, uint32_t head) {
     static const float ones[KERNELS_MAX_STATE] = {[0 ... KERNELS_MAX_STATE - 1] = 1.0f};
     const struct graph_delta *d = &op->delta;
     const struct graph_weight *w = &m->g->weights[op->weight[0]];
     const size_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
-    const bool key = head < 2 * d->key_heads;
-    const uint32_t first =
-        key ? head * d->dim_k : 2 * d->key_heads * d->dim_k + (head - 2 * d->key_heads) * d->dim_v;
+    const bool key = d->ssd ? head >= d->value_heads : head < 2 * d->key_heads;
+    const uint32_t others = d->ssd ? d->value_heads : 2 * d->key_heads; /* that lie first */
+    const uint32_t mine = key ? d->dim_k : d->dim_v, theirs = key ? d->dim_v : d->dim_k;
+    const uint32_t first = head < others ? head * mine : others * theirs + (head - others) * mine;
     const uint32_t n = ARITH_MIN(c->n - from, (uint32_t)CONV_TOKENS);
     const float *in = value_f32(m, op->in) + (c->first + from) * in_width + first;
     float *out = value_f32(m, op->out) + (c->first + from) * out_width + first;
     CHECK(w->n_pieces == 1);
-    m->d->kernels.conv(&(struct kernels_conv){.out = out,
-                                              .out_stride = out_width,
-                                              .in = in,
-                                              .in_stride = in_width,
-                                              .before = from > 0 ? in - (d->taps - 1) * in_width
-                                                                 : window_of(m, op, c) + first,
-                                              .before_stride = from > 0 ? in_width : d->channels,
-                                              .weights = (const float *)(const void *)panel_at(m, w, 0),
-                                              .panel = w->layout.panel_bytes / sizeof(float),
-                                              .first = first,
-                                              .channels = key ? d->dim_k : d->dim_v,
-                                              .tokens = n,
-                                              .taps = d->taps});
-    for (uint32_t t = 0; t < n && key; t++)
+    m->d->kernels.conv(&(struct kernels_conv){
+        .out = out,
+        .out_stride = out_width,
+        .in = in,
+        .in_stride = in_width,
+        .before = from > 0 ? in - (d->taps - 1) * in_width : window_of(m, op, c) + first,
+        .before_stride = from > 0 ? in_width : d->channels,
+        .weights = (const float *)(const void *)panel_at(m, w, 0),
+        .panel = w->layout.panel_bytes / sizeof(float),
+        .first = first,
+        .channels = key ? d->dim_k : d->dim_v,
+        .tokens = n,
+        .taps = d->taps,
+        .bias = op->n_weights > 1 ? plain_weight(m, op->weight[1]) + first : NULL});
+    for (uint32_t t = 0; t < n && key && !d->ssd; t++)
         m->d->kernels.rms_norm(out + t * out_width, out + t * out_width, ones, d->dim_k, 1.0f, d->eps);
 }
 
@@ -84,8 +86,10 @@ static void keep_window(const struct member *m, const struct graph_op *op, const
     }
 }
 
+typedef void delta_kernel(const struct kernels_delta *d);
+
 /* The tokens behind those of `work`, on a copy of its state. */
-static void test_guesses(const struct member *m, const struct kernels_delta *work, uint32_t tokens) {
+static void test_guesses(delta_kernel *run, const struct kernels_delta *work, uint32_t tokens) {
     _Alignas(64) float state[KERNELS_MAX_STATE * KERNELS_COLUMNS];
     struct kernels_delta w = *work;
     const size_t in = (size_t)work->tokens * work->stride;
@@ -98,7 +102,7 @@ static void test_guesses(const struct member *m, const struct kernels_delta *wor
     w.alpha += in;
     w.out += (size_t)work->tokens * work->out_stride;
     w.tokens = tokens;
-    m->d->kernels.delta(&w);
+    run(&w);
 }
 
 static void delta_block(const struct member *m, const struct graph_op *op, const struct step_chunk *c,
@@ -110,12 +114,14 @@ static void delta_block(const struct member *m, const struct graph_op *op, const
     const float *row = value_f32(m, op->in) + c->first * width;
     const size_t key = (size_t)delta_key(head, d->key_heads, d->grouped) * d->dim_k;
     const size_t keys = (size_t)d->key_heads * d->dim_k;
-    const uint32_t factor = delta_column(head, d->grouped);
+    const size_t values = (size_t)d->value_heads * d->dim_v;
+    const uint32_t factor = d->ssd ? head : delta_column(head, d->grouped);
+    delta_kernel *run = d->ssd ? m->d->kernels.ssd : m->d->kernels.delta;
     struct kernels_delta work = {
         .state = state_of(m, op, c) + ((size_t)head * blocks + block) * d->dim_k * KERNELS_COLUMNS,
-        .q = row + key,
-        .k = row + keys + key,
-        .v = row + 2 * keys + column,
+        .q = row + key + (d->ssd ? values + keys : 0),
+        .k = row + key + (d->ssd ? values : keys),
+        .v = row + column + (d->ssd ? 0 : 2 * keys),
         .beta = row + d->beta + factor,
         .alpha = row + d->alpha + factor,
         .stride = width,
@@ -126,10 +132,11 @@ static void delta_block(const struct member *m, const struct graph_op *op, const
         .columns = ARITH_MIN(d->dim_v - block * KERNELS_COLUMNS, (uint32_t)KERNELS_COLUMNS),
         .bias = plain_weight(m, op->weight[0])[head],
         .a = plain_weight(m, op->weight[1])[head],
-        .scale = d->scale};
-    m->d->kernels.delta(&work);
+        .scale = d->scale,
+        .skip = d->ssd ? plain_weight(m, op->weight[2])[head] : 0};
+    run(&work);
     if (c->tested > 0)
-        test_guesses(m, &work, c->tested);
+        test_guesses(run, &work, c->tested);
 }
 
 void cpu_delta_rule(const struct member *m, const struct graph_op *op) {
@@ -172,6 +179,10 @@ void cpu_delta_gate(const struct member *m, const struct graph_op *op) {
         float *y = a.f32 + (size_t)t * out->width + column;
         if (g->gelu) {
             k->gelu_mul(y, x, gate, n);
+        } else if (g->early) {
+            k->silu_mul(y, gate, x, n);
+            for (uint32_t h = 0; h < n; h += g->dim)
+                k->rms_norm(y + h, y + h, norm + column + h, g->dim, g->norm.inv_width, g->norm.eps);
         } else if (norm == NULL) {
             k->sigmoid_mul(y, gate, x, n);
         } else {

@@ -50,9 +50,17 @@ static stator_status taps_of(struct launch_list *b, const struct graph_op *o, st
     return STATOR_OK;
 }
 
+static stator_status refuse_ssd(const struct launch_list *b, const struct graph_op *o) {
+    return error_set(b->e, STATOR_DEVICE,
+                     "layer %u: there is no GPU kernel for layers of Mamba-2: take devices.use = \"cpu\"",
+                     o->layer);
+}
+
 stator_status launch_conv(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_delta *d = &o->delta;
+    if (d->ssd)
+        return refuse_ssd(b, o);
     CHECK(b->g->values[o->in].width == d->channels && b->g->values[o->out].width >= d->channels);
     uint64_t heads = 2ull * d->key_heads + d->value_heads;
     struct launch *l = launch_add(b, LAUNCH_CONV, op, OPENCL_GROUP / 2, b->rows * heads);
@@ -108,7 +116,7 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
         d->value_heads * arith_ceil_div(d->dim_v, DELTA_BLOCK) + arith_ceil_div(d->channels, group);
     uint32_t kernel = d->dim_k <= DELTA_TESTED_STATE ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE;
     struct launch *l = launch_add(b, kernel, op, group, chunks * each);
-    CHECK(b->g->values[o->work].width == d->channels);
+    CHECK(b->g->values[o->work].width == d->channels && !d->ssd);
     struct launch_delta_arguments args = {
         .in = launch_floats(b, o->in),
         .in_width = b->g->values[o->in].width,

@@ -18,6 +18,8 @@ static void delta_conv(const struct kernels_conv *c) {
             for (uint32_t j = 0; j < c->taps; j++)
                 sum = vec_fma(vec_load_n(w + (size_t)16 * j, n), vec_load_n(delta_walk_tap(c, t, j, i), n),
                               sum);
+            if (c->bias != NULL)
+                sum = vec_add(sum, vec_load_n(c->bias + i, n));
             vec_store_n(c->out + t * c->out_stride + i, n, vec_silu(sum));
         }
     }
@@ -173,8 +175,39 @@ static void delta_rule(const struct kernels_delta *d) {
         delta_columns(d, j);
 }
 
+static void delta_ssd_columns(const struct kernels_delta *d, uint32_t first) {
+    const uint32_t columns = d->columns > first ? d->columns - first : 0;
+    struct delta_sums out;
+    for (uint32_t t = 0; t < d->tokens; t++) {
+        const struct delta_token x = delta_walk_ssd_token(d, t);
+        struct delta_change c = {.q = x.q, .k = x.k, .decay = vec_set(x.decay)};
+        vec v[DELTA_VECTORS];
+        VEC_REPEAT
+        for (int m = 0; m < DELTA_VECTORS; m++) {
+            const uint32_t at = VEC * (uint32_t)m, n = columns > at ? columns - at : 0;
+            v[m] = n > 0 ? vec_load_n(d->v + t * d->stride + first + at, n) : vec_zero();
+            c.e[m] = vec_mul(v[m], vec_set(x.beta));
+        }
+        delta_update(d->dim_k, false, d->state + first, &c, &out, NULL);
+        VEC_REPEAT
+        for (int m = 0; m < DELTA_VECTORS; m++) {
+            const uint32_t at = VEC * (uint32_t)m;
+            if (columns > at)
+                vec_store_n(d->out + t * d->out_stride + first + at, columns - at,
+                            vec_fma(vec_set(d->skip), v[m], delta_sum4(&out, m)));
+        }
+    }
+}
+
+static void delta_ssd(const struct kernels_delta *d) {
+    CHECK(d->dim_k > 0 && d->dim_k <= KERNELS_MAX_STATE && d->columns > 0 && d->columns <= KERNELS_COLUMNS);
+    for (uint32_t j = 0; j < KERNELS_COLUMNS; j += DELTA_COLUMNS)
+        delta_ssd_columns(d, j);
+}
+
 void TIER(delta_init)(struct kernels *k) {
     k->conv = delta_conv;
     k->gated_conv = delta_gated_conv;
     k->delta = delta_rule;
+    k->ssd = delta_ssd;
 }

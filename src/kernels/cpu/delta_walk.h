@@ -23,7 +23,7 @@ static inline float delta_walk_conv(const struct kernels_conv *c, uint32_t t, ui
     float sum = 0.0f;
     for (uint32_t j = 0; j < c->taps; j++)
         sum = fmaf(w[(size_t)16 * j], *delta_walk_tap(c, t, j, channel), sum);
-    return num_silu(sum);
+    return num_silu(c->bias != NULL ? sum + c->bias[channel] : sum);
 }
 
 /* Likewise of a gated convolution: a product that is kept, or NULL; else *row is where its b is, and its x
@@ -60,6 +60,14 @@ static inline struct delta_token delta_walk_token(const struct kernels_delta *d,
                                 .k = d->k + at,
                                 .decay = delta_factor(num_exp(num_softplus(d->alpha[at] + d->bias) * d->a)),
                                 .beta = delta_factor(num_sigmoid(d->beta[at]))};
+}
+
+/* Likewise of ssd: beta is dt. */
+static inline struct delta_token delta_walk_ssd_token(const struct kernels_delta *d, uint32_t t) {
+    const size_t at = t * d->stride;
+    const float dt = delta_factor(num_softplus(d->alpha[at] + d->bias));
+    return (struct delta_token){
+        .q = d->q + at, .k = d->k + at, .decay = delta_factor(num_exp(dt * d->a)), .beta = dt};
 }
 
 #endif

@@ -15,8 +15,9 @@ static float *floats(struct kernel_check_edge *b, size_t n, uint64_t *seed, floa
 /* All channels of `in`, whose first taps - 1 rows are those before the first token. */
 struct convolution {
     uint32_t tokens, width, taps, first, channels;
-    struct kernel_check_edge b_in, b_weights;
-    float *in, *weights;
+    struct kernel_check_edge b_in, b_weights, b_bias;
+    float *in, *weights, *bias;
+    bool biased;
 };
 
 static struct convolution convolution_new(uint64_t *seed) {
@@ -27,6 +28,8 @@ static struct convolution convolution_new(uint64_t *seed) {
     c.channels = 1 + (uint32_t)testing_below(seed, c.width - c.first);
     c.in = floats(&c.b_in, (size_t)(c.tokens + c.taps - 1) * c.width, seed, 2.0f);
     c.weights = floats(&c.b_weights, (size_t)(c.width + 15) / 16 * 16 * c.taps, seed, 1.0f);
+    c.bias = floats(&c.b_bias, c.channels, seed, 1.0f);
+    c.biased = testing_below(seed, 2);
     return c;
 }
 
@@ -43,7 +46,8 @@ static struct kernels_conv call_of(const struct convolution *c, float *out, uint
                                  .first = c->first,
                                  .channels = c->channels,
                                  .tokens = tokens,
-                                 .taps = c->taps};
+                                 .taps = c->taps,
+                                 .bias = c->biased ? c->bias : NULL};
 }
 
 static void conv(void **state) {
@@ -66,7 +70,9 @@ static void conv(void **state) {
                 sum += w * x;
                 size += fabs(w * x);
             }
-            assert_true(fabs((double)y[i] - sum / (1.0 + exp(-sum))) <= 1e-6 * (size + 1e-6));
+            const double bias = c.biased ? (double)c.bias[i % c.channels] : 0;
+            sum += bias;
+            assert_true(fabs((double)y[i] - sum / (1.0 + exp(-sum))) <= 1e-6 * (size + fabs(bias) + 1e-6));
         }
         for (int t = 0; t < n_tiers; t++) { /* in two pieces */
             uint32_t cut = (uint32_t)testing_below(&seed, c.tokens);
@@ -78,7 +84,7 @@ static void conv(void **state) {
             kernel_check_same_floats(z, y, n, tiers[t].tier);
         }
         kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&c.b_in),
-            kernel_check_edge_free(&c.b_weights);
+            kernel_check_edge_free(&c.b_weights), kernel_check_edge_free(&c.b_bias);
     }
 }
 
@@ -144,7 +150,7 @@ static void gated_conv(void **state) {
         }
         kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&bk),
             kernel_check_edge_free(&b_in), kernel_check_edge_free(&c.b_in),
-            kernel_check_edge_free(&c.b_weights);
+            kernel_check_edge_free(&c.b_weights), kernel_check_edge_free(&c.b_bias);
     }
 }
 
@@ -153,7 +159,8 @@ struct sequence {
     struct kernel_check_edge b_rows;
     float *rows; /* of a token: q, k, v, beta, alpha */
     size_t stride;
-    float bias, a, scale;
+    float bias, a, scale, skip;
+    bool ssd; /* the state space of Mamba-2 */
 };
 
 static struct kernels_delta delta_of(const struct sequence *s, float *state, float *out, uint32_t from,
@@ -173,38 +180,49 @@ static struct kernels_delta delta_of(const struct sequence *s, float *state, flo
                                   .columns = s->columns,
                                   .bias = s->bias,
                                   .a = s->a,
-                                  .scale = s->scale};
+                                  .scale = s->scale,
+                                  .skip = s->skip};
+}
+
+static void run(int tier, const struct sequence *s, const struct kernels_delta *call) {
+    if (s->ssd)
+        tiers[tier].ssd(call);
+    else
+        tiers[tier].delta(call);
 }
 
 /* Of the formulas as papers have them. */
 static void check_delta(const struct sequence *s, const float *before, const float *after, const float *out) {
     double state[KERNELS_MAX_STATE];
+    const double limit = s->ssd ? 2e-3 : 1e-4; /* dt may be 150 */
     for (uint32_t j = 0; j < s->columns; j++) {
         for (uint32_t i = 0; i < s->dim; i++)
             state[i] = (double)before[i * KERNELS_COLUMNS + j];
         for (uint32_t t = 0; t < s->tokens; t++) {
             const float *q = s->rows + t * s->stride, *k = q + s->dim, *v = k + s->dim;
             double beta = 1.0 / (1.0 + exp(-(double)v[s->columns]));
-            double decay = exp(log1p(exp((double)v[s->columns + 1] + (double)s->bias)) * (double)s->a);
+            double dt = log1p(exp((double)v[s->columns + 1] + (double)s->bias)),
+                   decay = exp(dt * (double)s->a);
             double found = 0, sum = 0;
             for (uint32_t i = 0; i < s->dim; i++) {
                 state[i] *= decay;
                 found += state[i] * (double)k[i];
             }
             for (uint32_t i = 0; i < s->dim; i++) {
-                state[i] += (double)k[i] * ((double)v[j] - found) * beta;
+                state[i] +=
+                    s->ssd ? (double)k[i] * (double)v[j] * dt : (double)k[i] * ((double)v[j] - found) * beta;
                 sum += state[i] * (double)q[i];
             }
-            assert_true(fabs((double)out[t * s->columns + j] - sum * (double)s->scale) <= 1e-4);
+            sum = s->ssd ? sum + (double)s->skip * (double)v[j] : sum * (double)s->scale;
+            assert_true(fabs((double)out[t * s->columns + j] - sum) <= limit);
         }
         for (uint32_t i = 0; i < s->dim; i++)
-            assert_true(fabs((double)after[i * KERNELS_COLUMNS + j] - state[i]) <= 1e-4);
+            assert_true(fabs((double)after[i * KERNELS_COLUMNS + j] - state[i]) <= limit);
     }
 }
 
-static void delta(void **state) {
-    (void)state;
-    uint64_t seed = testing_seed("delta");
+static void check_rule(const char *name, bool ssd) {
+    uint64_t seed = testing_seed(name);
     for (int round = 0; round < ROUNDS; round++) {
         struct sequence s = {
             .tokens = 1 + (uint32_t)testing_below(&seed, 9),
@@ -212,7 +230,9 @@ static void delta(void **state) {
             .columns = round % 2 == 0 ? KERNELS_COLUMNS : 1 + (uint32_t)testing_below(&seed, KERNELS_COLUMNS),
             .bias = testing_uniform(&seed),
             .a = -4.0f * fabsf(testing_uniform(&seed)),
-            .scale = 0.25f};
+            .scale = 0.25f,
+            .skip = ssd ? testing_uniform(&seed) : 0,
+            .ssd = ssd};
         s.stride = (size_t)2 * s.dim + s.columns + 2;
         s.rows = floats(&s.b_rows, s.tokens * s.stride, &seed, 1.0f);
         for (uint32_t t = 0; t < s.tokens; t++) /* as long as normed ones */
@@ -233,7 +253,7 @@ static void delta(void **state) {
         kernel_check_random_floats(&seed, (float *)(void *)before.data, n, 1.0f);
         memcpy(expected.data, before.data, before.bytes);
         struct kernels_delta call = delta_of(&s, (float *)(void *)expected.data, y, 0, s.tokens);
-        tiers[0].delta(&call);
+        run(0, &s, &call);
         for (size_t i = 0; i < n; i++) /* no subnormals */
             assert_true(((float *)(void *)expected.data)[i] == 0.0f ||
                         fabsf(((float *)(void *)expected.data)[i]) >= 0x1p-126f);
@@ -244,7 +264,7 @@ static void delta(void **state) {
             for (uint32_t from = 0, to = cut; from < s.tokens; from = to, to = s.tokens) {
                 call = delta_of(&s, (float *)(void *)got.data, z, from, to - from);
                 if (to > from)
-                    tiers[t].delta(&call);
+                    run(t, &s, &call);
             }
             kernel_check_same_floats(z, y, n_out, tiers[t].tier);
             kernel_check_same_floats((float *)(void *)got.data, (float *)(void *)expected.data, n,
@@ -253,6 +273,16 @@ static void delta(void **state) {
         kernel_check_free(&before), kernel_check_free(&expected), kernel_check_free(&got);
         kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&s.b_rows);
     }
+}
+
+static void delta(void **state) {
+    (void)state;
+    check_rule("delta", false);
+}
+
+static void ssd(void **state) {
+    (void)state;
+    check_rule("ssd", true);
 }
 
 static void sigmoid_mul(void **state) {
@@ -281,6 +311,7 @@ static void sigmoid_mul(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(gated_conv),
-                                       cmocka_unit_test(delta), cmocka_unit_test(sigmoid_mul)};
+                                       cmocka_unit_test(delta), cmocka_unit_test(ssd),
+                                       cmocka_unit_test(sigmoid_mul)};
     return cmocka_run_group_tests(tests, fill_tiers, NULL);
 }

@@ -554,6 +554,23 @@ static const struct change changes[] = {
     {"gemma3-odd", "blk.1.post_ffw_norm.weight", SHAPE, .ne = {161},
      .refusal = "tensor 'blk.1.post_ffw_norm.weight' has shape [161, 1, 1, 1], but the metadata says [160, "
                 "1, 1, 1]"},
+    /* layers of Mamba-2 */
+    {"granitehybrid-odd", "blk.1.ssm_d", LEFT_OUT,
+     .refusal =
+         "tensor 'blk.1.ssm_d' is missing: by granitehybrid.attention.head_count_kv, 0, this layer is a "
+         "Mamba-2 one"},
+    {"granitehybrid-odd", "blk.1.ssm_conv1d.bias", LEFT_OUT, .refusal = NULL},
+    {"granitehybrid-odd", "blk.2.ssm_d", SHAPE, .ne = {1, 6},
+     .refusal =
+         "tensor 'blk.2.ssm_d' is not expected: by granitehybrid.attention.head_count_kv, 1, this layer "
+         "is a full attention one"},
+    {"granitehybrid-odd", "blk.0.ssm_norm.weight", SHAPE, .ne = {95, 2},
+     .refusal =
+         "tensor 'blk.0.ssm_norm.weight' has shape [95, 2, 1, 1], but the metadata says [96, 2, 1, 1]"},
+    {"granitehybrid-odd", "ssm.group_count", NUMBER, 4,
+     .refusal = "6 value heads (granitehybrid.ssm.time_step_rank) do not share 4 key heads"},
+    {"granitehybrid-odd", "ssm.state_size", NUMBER, 257,
+     .refusal = "key 'granitehybrid.ssm.state_size' is 257, expected 1 to 256"},
     /* heads by kind of layer */
     {"gemma4-odd", "attention.key_length_swa", NUMBER, 33,
      .refusal = "the head dimension of K (attention.key_length_swa) is 33"},

@@ -180,6 +180,12 @@ static void gemma4(void **state) {
     check_with("gemma4", "q8_0", .05, NULL);
 }
 
+/* Layers of Mamba-2. */
+static void granitehybrid(void **state) {
+    (void)state;
+    check_everywhere("granitehybrid", 1e-3);
+}
+
 static void cohere2(void **state) {
     (void)state;
     check_everywhere("cohere2", 1.5e-4);
@@ -248,11 +254,11 @@ static void quantised(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied), cmocka_unit_test(qwen2),
-        cmocka_unit_test(qwen3),      cmocka_unit_test(qwen35),       cmocka_unit_test(gemma3),
-        cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),     cmocka_unit_test(qwen35moe),
-        cmocka_unit_test(gpt_oss),    cmocka_unit_test(mixtral),      cmocka_unit_test(olmo3),
-        cmocka_unit_test(others),     cmocka_unit_test(lfm2),         cmocka_unit_test(cohere2),
-        cmocka_unit_test(gemma4),     cmocka_unit_test(quantised)};
+        cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied),  cmocka_unit_test(qwen2),
+        cmocka_unit_test(qwen3),      cmocka_unit_test(qwen35),        cmocka_unit_test(gemma3),
+        cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),      cmocka_unit_test(qwen35moe),
+        cmocka_unit_test(gpt_oss),    cmocka_unit_test(mixtral),       cmocka_unit_test(olmo3),
+        cmocka_unit_test(others),     cmocka_unit_test(lfm2),          cmocka_unit_test(cohere2),
+        cmocka_unit_test(gemma4),     cmocka_unit_test(granitehybrid), cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

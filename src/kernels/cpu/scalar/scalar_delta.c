@@ -50,8 +50,28 @@ static void delta(const struct kernels_delta *d) {
     }
 }
 
+static void ssd(const struct kernels_delta *d) {
+    CHECK(d->dim_k > 0 && d->dim_k <= KERNELS_MAX_STATE && d->columns > 0 && d->columns <= KERNELS_COLUMNS);
+    for (uint32_t t = 0; t < d->tokens; t++) {
+        const struct delta_token token = delta_walk_ssd_token(d, t);
+        for (uint32_t j = 0; j < KERNELS_COLUMNS; j++) {
+            const float v = j < d->columns ? d->v[t * d->stride + j] : 0.0f, e = v * token.beta;
+            float out[4] = {0};
+            for (uint32_t i = 0; i < d->dim_k; i++) {
+                float *at = &d->state[(size_t)i * KERNELS_COLUMNS + j];
+                const float kept = *at * token.decay;
+                *at = fmaf(token.k[i], e, kept);
+                out[i % 4] = fmaf(*at, token.q[i], out[i % 4]);
+            }
+            if (j < d->columns)
+                d->out[t * d->out_stride + j] = fmaf(d->skip, v, sum4(out));
+        }
+    }
+}
+
 void scalar_delta_init(struct kernels *k) {
     k->conv = conv;
     k->gated_conv = gated_conv;
     k->delta = delta;
+    k->ssd = ssd;
 }
