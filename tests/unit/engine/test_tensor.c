@@ -2,6 +2,7 @@
  * device, whatever the number of devices, the batch and the chunks, for logits and for text. What cannot be
  * divided is refused by name. */
 #include "engine_harness.h"
+#include "peer_models.h"
 
 #define N_IDS 77
 
@@ -123,6 +124,36 @@ static void many(void **state) {
         stator_close(s);
         compare(models[m], sets, ids, expected);
         free(expected);
+    }
+}
+
+/* A small model of every architecture, of odd shapes: in F32, and in Q8_0 with uneven shares. */
+static void architectures(void **state) {
+    (void)state;
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    for (size_t i = 0; i < 2 * (size_t)PEER_MODELS; i++) {
+        const struct peer_model *m = &peer_models[i / 2];
+        char path[GGUF_WRITER_PATH];
+        struct gguf_writer w = gguf_writer_new();
+        peer_model_write(&w, m, i % 2 == 0 ? BLOCK_F32 : BLOCK_Q8_0);
+        gguf_writer_finish(&w);
+        assert_non_null(gguf_writer_memory_path(&w, path));
+        const char *plain[] = {"cpu.threads=2", "memory.context=96", NULL};
+        const char *sets[] = {i % 2 == 0 ? "devices.use=cpu:0,cpu:1" : "devices.use=cpu:0,cpu:1,cpu:2",
+                              i % 2 == 0 ? "devices.split=tensor" : "devices.split=tensor:1,3,2",
+                              "memory.batch=24",
+                              "cpu.threads=2",
+                              "memory.context=96",
+                              NULL};
+        stator *s = harness_start(path, plain);
+        for (size_t k = 0; k < N_IDS; k++)
+            ids[k] %= (int32_t)harness_vocab(s);
+        float *expected = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        compare(path, sets, ids, expected);
+        free(expected);
+        gguf_writer_free(&w);
     }
 }
 
@@ -256,8 +287,9 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(many),
-                                       cmocka_unit_test(uneven), cmocka_unit_test(kinds),
-                                       cmocka_unit_test(texts),  cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(architectures),
+                                       cmocka_unit_test(many),   cmocka_unit_test(uneven),
+                                       cmocka_unit_test(kinds),  cmocka_unit_test(texts),
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
