@@ -7,7 +7,7 @@
 #include "server/adapters/llama_server.h"
 #include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 #include "server/http/edge_pool.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "chat/chat_json.h"
 #include "server/adapters/claude_markers.h"
-#include "server/openai/api_json.h"
+#include "server/request/api_json.h"
 
 #include <stdio.h>
 #include <string.h>

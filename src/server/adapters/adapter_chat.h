@@ -3,7 +3,7 @@
 #ifndef STATOR_SERVER_ADAPTER_CHAT_H
 #define STATOR_SERVER_ADAPTER_CHAT_H
 
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 struct adapter_chat {
     struct api_reader *r;

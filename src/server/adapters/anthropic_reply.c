@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/json_writer.h"
 #include "server/adapters/adapter_reply.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
 
 #include <string.h>

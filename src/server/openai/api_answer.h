@@ -3,7 +3,7 @@
 #define STATOR_SERVER_API_ANSWER_H
 
 #include "chat/chat_parse.h"
-#include "server/openai/api_stop.h"
+#include "server/request/api_stop.h"
 #include "server/openai/api_token.h"
 
 /* A token, and its log probabilities if the request has them; n_top of stator_logprob follow. */

@@ -1,7 +1,7 @@
 /* Calls of gpt-oss as a grammar: a message whose header names the function. Source: OpenAI's description of
  * the harmony format. The prompt ends inside of the first header, and the token that ends a call ends the
  * answer. */
-#include "server/openai/api_calls.h"
+#include "server/request/api_calls.h"
 
 /* The header of a further message begins so. */
 static json_t *maybe_start(const struct api_model *m) {

@@ -11,10 +11,10 @@
 #include "server/openai/api.h"
 #include "server/openai/api_answer.h"
 #include "server/openai/api_budget.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 #include "server/openai/api_render.h"
-#include "server/openai/api_request.h"
-#include "server/openai/api_structure.h"
+#include "server/request/api_request.h"
+#include "server/request/api_structure.h"
 #include "server/http/http.h"
 
 #include <time.h>

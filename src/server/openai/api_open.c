@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "server/http/edge_pool.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 
 #include <errno.h>
 #include <stdio.h>

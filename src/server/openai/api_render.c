@@ -5,7 +5,7 @@
 #include "server/http/edge_pool.h"
 #include "server/http/edge_thread.h"
 #include "server/openai/api_jobs.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 
 #include <pthread.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* /v1/chat/completions and /v1/completions: from a body to requests of the engine. */
 #include "server/openai/api_jobs.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
 
 #include "base/clock.h"
@@ -183,7 +183,7 @@ static void begin(struct api *api, struct http_exchange *x, const struct api_way
     static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
     struct api_failure why;
     stator_grammar *grammar = NULL;
-    if (!api_structure_compile(api, r, &grammar, &why)) {
+    if (!api_structure_compile(api->engine, api->server->settings.json_spaces, r, &grammar, &why)) {
         refuse(x, &why);
         return;
     }

@@ -1,7 +1,7 @@
 /* /tokenize, /detokenize, /apply-template, /v1/embeddings: answered without the engine's steps. */
 #include "server/openai/api_jobs.h"
 #include "chat/chat_json.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
 
 #include "base/json_writer.h"

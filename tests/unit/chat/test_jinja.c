@@ -203,7 +203,7 @@ static json_t *long_chat(size_t turns, bool calls, bool text) {
 }
 
 /* Long conversations need memory for their values and text, not for every step on the way: 400 turns render
- * in less than a server has for a conversation by default (openai/api_prompt.c). */
+ * in less than a server has for a conversation by default (request/api_prompt.c). */
 static void long_chats(void **state) {
     (void)state;
     TESTING_NEED_SHARED("templates/Qwen3.5-4B.json");

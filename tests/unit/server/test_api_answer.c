@@ -2,10 +2,10 @@
  * memory that ends. */
 #include "testing.h"
 
-#include "server/openai/api_json.h"
+#include "server/request/api_json.h"
 #include "server/openai/api_answer.h"
-#include "server/openai/api_text.h"
-#include "server/openai/api_stop.h"
+#include "server/request/api_text.h"
+#include "server/request/api_stop.h"
 #include "server/http/edge_pool.h"
 
 static unsigned char *memory;

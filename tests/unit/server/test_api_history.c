@@ -5,7 +5,7 @@
 
 #include "chat_families.h"
 #include "chat/chat_parse.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 #include "server/http/edge_pool.h"
 
 #include <dirent.h>

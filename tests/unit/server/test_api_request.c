@@ -4,7 +4,7 @@
 #include "chat_families.h"
 #include "chat/chat_json.h"
 #include "chat/chat_types.h"
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 #include "server/http/edge_pool.h"
 
 #define BYTES (8u << 20)

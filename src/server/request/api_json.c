@@ -1,4 +1,4 @@
-#include "server/openai/api_json.h"
+#include "server/request/api_json.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* A conversation, written as the model's template takes it. What the template would drop or refuse (calls,
  * results, late system messages) becomes text that it takes, or the request is refused. Runs where jansson
  * may allocate. */
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 #include "base/check.h"
 #include "base/hash.h"

@@ -8,8 +8,8 @@
 #define STATOR_SERVER_API_REQUEST_H
 
 #include "server/kept/kept.h"
-#include "server/openai/api_stop.h"
-#include "server/openai/api_structure.h"
+#include "server/request/api_stop.h"
+#include "server/request/api_structure.h"
 #include "chat/chat_form.h"
 #include "stator.h"
 

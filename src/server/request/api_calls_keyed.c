@@ -1,7 +1,7 @@
 /* Calls in tags, a pair of them for each argument, as a grammar. Only properties that the schema declares are
  * written, in its order. What chat/chat_keyed.c reads from such a call is what the schema allows: texts stand
  * as they are, other values as JSON. */
-#include "server/openai/api_calls.h"
+#include "server/request/api_calls.h"
 
 #include "chat/chat_types.h"
 

@@ -3,7 +3,7 @@
  * tool_choice "required", or a function by its name: the answer is calls. "auto" with strict tools: any text
  * up to the tag that opens a call, and then calls. "auto" with a schema for the answer: what matches the
  * schema, or calls. */
-#include "server/openai/api_calls.h"
+#include "server/request/api_calls.h"
 
 #include "chat/chat_json.h"
 

@@ -1,4 +1,4 @@
-#include "server/openai/api_text.h"
+#include "server/request/api_text.h"
 
 #include "base/arith.h"
 #include "base/json_writer.h"

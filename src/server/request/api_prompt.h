@@ -2,7 +2,7 @@
 #ifndef STATOR_SERVER_API_PROMPT_H
 #define STATOR_SERVER_API_PROMPT_H
 
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 /* A chat's prompt: what the template makes of the request. text points into memory (aligned to 16); the
  * pool is not used. stop: the rendering fails once this is not 0. alone: no other request is served, so

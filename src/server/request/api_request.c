@@ -1,8 +1,8 @@
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 #include "base/check.h"
 #include "chat/chat_json.h"
-#include "server/openai/api_json.h"
+#include "server/request/api_json.h"
 #include "server/http/edge_pool.h"
 #include "server/server_settings.h"
 

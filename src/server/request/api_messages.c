@@ -1,11 +1,11 @@
 /* Messages and tools: checked, and brought into the form that templates expect. All of it runs where jansson
  * may allocate (api_request_load); texts of the pool are the reader's, so that nothing is lost where that
  * ends. */
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 #include "chat/chat_json.h"
 #include "chat/chat_types.h"
-#include "server/openai/api_json.h"
+#include "server/request/api_json.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,12 +4,11 @@
 #define STATOR_SERVER_API_STRUCTURE_H
 
 #include "chat/chat_form.h"
-#include "server/openai/api_text.h"
+#include "server/request/api_text.h"
 #include "stator.h"
 
 #include <jansson.h>
 
-struct api;
 struct api_failure;
 struct api_reader;
 struct api_request;
@@ -51,9 +50,10 @@ bool api_structure_read(struct api_reader *r, const json_t *body);
 /* api_calls.c: the same for calls of tools, beside what structure has already. */
 bool api_calls_read(struct api_reader *r, const json_t *body);
 
-/* Compiles it: *grammar is the caller's to release, NULL where any answer is allowed. False: *why. */
-bool api_structure_compile(const struct api *api, const struct api_request *r, stator_grammar **grammar,
-                           struct api_failure *why);
+/* Compiles it (json_spaces: server.json_whitespace is "free"): *grammar is the caller's to release, NULL
+ * where any answer is allowed. False: *why. */
+bool api_structure_compile(stator *engine, bool json_spaces, const struct api_request *r,
+                           stator_grammar **grammar, struct api_failure *why);
 
 /* Puts the grammar of r into a request. thinks: the prompt has opened reasoning. */
 bool api_structure_set(const struct api_structure_start *s, const struct api_structure *r,

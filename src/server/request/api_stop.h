@@ -4,7 +4,7 @@
 #ifndef STATOR_SERVER_API_STOP_H
 #define STATOR_SERVER_API_STOP_H
 
-#include "server/openai/api_text.h"
+#include "server/request/api_text.h"
 
 #include <stdint.h>
 

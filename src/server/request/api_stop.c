@@ -1,4 +1,4 @@
-#include "server/openai/api_stop.h"
+#include "server/request/api_stop.h"
 
 #include "base/check.h"
 

@@ -2,7 +2,7 @@
 #ifndef STATOR_SERVER_API_CALLS_H
 #define STATOR_SERVER_API_CALLS_H
 
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 /* What is asked for. */
 struct api_calls {

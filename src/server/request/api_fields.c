@@ -1,6 +1,6 @@
 /* The fields of a body: one row each. A field that is in no row is noted as ignored, or refused by name
  * (server.unknown_fields). */
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 #include "base/arith.h"
 #include "chat/chat_json.h"

@@ -1,9 +1,9 @@
-#include "server/openai/api_structure.h"
+#include "server/request/api_structure.h"
 
 #include "base/error.h"
 #include "chat/chat_json.h"
 #include "server/http/edge_pool.h"
-#include "server/openai/api_jobs.h"
+#include "server/request/api_request.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -248,20 +248,20 @@ static void compile(void *context) {
     c->status = stator_grammar_compile(c->engine, &c->source, &c->grammar, &c->error);
 }
 
-bool api_structure_compile(const struct api *api, const struct api_request *r, stator_grammar **grammar,
-                           struct api_failure *why) {
+bool api_structure_compile(stator *engine, bool json_spaces, const struct api_request *r,
+                           stator_grammar **grammar, struct api_failure *why) {
     const struct api_structure *s = &r->structure;
     *grammar = NULL;
     if (s->field == NULL)
         return true;
-    struct compilation c = {.engine = api->engine,
+    struct compilation c = {.engine = engine,
                             .source = {.size = sizeof c.source,
                                        .kind = s->kind,
                                        .text = s->text.n > 0 ? s->text.p : "",
                                        .length = s->text.n,
-                                       .free_space = api->server->settings.json_spaces}};
+                                       .free_space = json_spaces}};
     if (!edge_pool_try_json(compile, &c)) {
-        stator_grammar_release(api->engine, c.grammar);
+        stator_grammar_release(engine, c.grammar);
         return api_failure_set(why, 503, NULL,
                                "the server's memory (server.memory) has no room to compile %s now", s->field);
     }

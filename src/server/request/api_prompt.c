@@ -1,4 +1,4 @@
-#include "server/openai/api_prompt.h"
+#include "server/request/api_prompt.h"
 
 #include "base/arith.h"
 #include "chat/jinja.h"

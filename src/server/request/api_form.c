@@ -1,4 +1,4 @@
-#include "server/openai/api_request.h"
+#include "server/request/api_request.h"
 
 #include "os/pages.h"
 #include "server/http/edge_pool.h"
