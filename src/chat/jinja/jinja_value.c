@@ -1,11 +1,11 @@
 /* Values of the Jinja: making, comparing and printing them as Python does. */
-#include "chat/jinja_value.h"
+#include "chat/jinja/jinja_value.h"
 
 #include "base/arith.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "chat/chat_json.h"
-#include "chat/jinja_memory.h"
+#include "chat/jinja/jinja_memory.h"
 
 #include <inttypes.h>
 #include <math.h>

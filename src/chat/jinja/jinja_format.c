@@ -1,6 +1,6 @@
 /* Python's str.format and its % operator, for the Jinja. Source of the semantics: Python's library reference,
  * "Format String Syntax" and "printf-style String Formatting". */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* From tokens to a tree, by recursive descent; the grammar's levels are Jinja's own. */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include "base/check.h"
 

@@ -1,5 +1,5 @@
 /* See jinja_memory.h. */
-#include "chat/jinja_memory.h"
+#include "chat/jinja/jinja_memory.h"
 
 #include "base/check.h"
 

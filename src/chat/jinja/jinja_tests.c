@@ -1,5 +1,5 @@
 /* The tests of the Jinja, as a table, and its global functions. */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include <ctype.h>
 #include <math.h>

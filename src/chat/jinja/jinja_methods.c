@@ -1,6 +1,6 @@
 /* What stands behind a dot or in square brackets: attributes, items, and methods of strings, dicts and lists.
  */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include "base/check.h"
 

@@ -1,9 +1,9 @@
 /* Walks a template's tree and writes its text. */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "chat/jinja_memory.h"
+#include "chat/jinja/jinja_memory.h"
 
 #include <string.h>
 

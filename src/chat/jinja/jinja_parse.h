@@ -3,7 +3,7 @@
 #ifndef STATOR_CHAT_JINJA_PARSE_H
 #define STATOR_CHAT_JINJA_PARSE_H
 
-#include "chat/jinja_value.h"
+#include "chat/jinja/jinja_value.h"
 
 enum jinja_token_kind {
     JINJA_T_TEXT,

@@ -13,7 +13,7 @@
 #ifndef STATOR_CHAT_JINJA_MEMORY_H
 #define STATOR_CHAT_JINJA_MEMORY_H
 
-#include "chat/jinja_value.h"
+#include "chat/jinja/jinja_value.h"
 
 /* Values taken so far stay; collections begin. */
 void jinja_memory_begin(struct jinja *j);

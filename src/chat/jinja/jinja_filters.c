@@ -1,5 +1,5 @@
 /* The filters of the Jinja, each a function in a table. */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Numbers of the Jinja as Python reads, rounds and writes them. An integer beyond 64 bits is a FLOAT with its
  * digits (jinja_value.h). */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Tokens of a template. What the signs - and + and the settings trim_blocks and lstrip_blocks take away of
  * the text around a tag is taken here. */
-#include "chat/jinja_parse.h"
+#include "chat/jinja/jinja_parse.h"
 
 #include <ctype.h>
 #include <errno.h>
