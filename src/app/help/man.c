@@ -1,4 +1,4 @@
-#include "app/man.h"
+#include "app/help/man.h"
 
 #include "app/commands.h"
 #include "app/help_topics.h"

@@ -2,7 +2,7 @@
  * README files that are carried in the binary. */
 #include "app/commands.h"
 #include "app/help_topics.h"
-#include "app/man.h"
+#include "app/help/man.h"
 #include "app/options.h"
 #include "app/out.h"
 #include "arch/arch.h"

@@ -3,7 +3,7 @@
  * yet unusable, ends with the error on stderr and STATOR_BAD_MODEL; a file of an unknown architecture, or
  * with a vocabulary only, can be inspected all the same. */
 #include "app/commands.h"
-#include "app/inspect_tower.h"
+#include "app/inspect/inspect_tower.h"
 #include "app/options.h"
 #include "app/out.h"
 

@@ -1,4 +1,4 @@
-#include "app/inspect_tower.h"
+#include "app/inspect/inspect_tower.h"
 
 #include "app/session.h"
 #include "base/units.h"
