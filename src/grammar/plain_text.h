@@ -1,5 +1,5 @@
-/* Plain text: characters that a JSON string has without an escape, as UTF-8, but for DEL. Inside of a free string most
- * tokens of a vocabulary are plain and allowed, which is known without trying them one by one. */
+/* Plain text: characters that a JSON string has without an escape, as UTF-8, but for DEL. Inside of a free
+ * string most tokens of a vocabulary are plain and allowed, which is known without trying them one by one. */
 #ifndef STATOR_GRAMMAR_PLAIN_TEXT_H
 #define STATOR_GRAMMAR_PLAIN_TEXT_H
 
