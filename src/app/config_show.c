@@ -109,18 +109,17 @@ int config_command(int argc, char **argv) {
         .summary = "Prints every key with its resolved value and where it came from. The output is itself\n"
                    "a config file. `stator help config` says what each key means.",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
+        .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    const char *argument = NULL;
+    if (!options_parse_one(&o, argc, argv, &argument, &code))
         return code;
     stator_error e;
     struct config c;
-    if (config_load(o.arguments[0], set.items, set.n, &c, &e) != STATOR_OK)
+    if (config_load(argument, set.items, set.n, &c, &e) != STATOR_OK)
         return out_error("config", &e);
     struct config resolved;
-    if (resolved_config_load(o.arguments[0], set.items, set.n, &resolved, &e) == STATOR_OK)
+    if (resolved_config_load(argument, set.items, set.n, &resolved, &e) == STATOR_OK)
         c = resolved;
     else
         fprintf(stderr, "stator config: warning: what follows from the model is not resolved: %s\n", e.text);

@@ -195,18 +195,17 @@ int grammar_command(int argc, char **argv) {
             "For a JSON Schema these are JSON documents, with the properties of objects in the order of the "
             "schema. Exit code 0: all are valid; 1: some is not; 2: the grammar is not supported.",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
+        .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    const char *argument = NULL;
+    if (!options_parse_one(&o, argc, argv, &argument, &code))
         return code;
     stator_error e = {0};
     char *text = NULL;
     size_t n = 0;
     bool all = true;
     stator_status st = STATOR_OK;
-    j.path = o.arguments[0];
+    j.path = argument;
     j.gbnf |= !j.regex && ends_with(j.path, ".gbnf");
     if (j.gbnf && j.regex)
         st = error_set(&e, STATOR_USAGE, "give one of --gbnf and --regex");

@@ -101,11 +101,10 @@ int logits_command(int argc, char **argv) {
                                    "float32 [positions][vocab]. "
                                    "No BOS is added. memory.logits_rows positions are computed at a time.",
                         .rows = rows,
-                        .n_rows = sizeof rows / sizeof rows[0],
-                        .min_arguments = 1,
-                        .max_arguments = 1};
+                        .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    const char *argument = NULL;
+    if (!options_parse_one(&o, argc, argv, &argument, &code))
         return code;
     stator_error e;
     if ((ids_text != NULL) == (ids_file != NULL))
@@ -126,7 +125,7 @@ int logits_command(int argc, char **argv) {
         st = session_parse_ids(ids_file != NULL ? text : ids_text, ids_file != NULL ? ids_file : "--tokens",
                                &ids, &n, &e);
     if (st == STATOR_OK)
-        st = run_logits(o.arguments[0], &set, ids, n, output, report, &e);
+        st = run_logits(argument, &set, ids, n, output, report, &e);
     free(text);
     free(ids);
     return out_end("logits", st, &e);

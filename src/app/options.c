@@ -88,7 +88,7 @@ static void print_roff(const struct options *o) {
     }
 }
 
-bool options_parse_config(struct options *o, int argc, char **argv, const char **argument, int *code) {
+bool options_parse_one(struct options *o, int argc, char **argv, const char **argument, int *code) {
     o->min_arguments = o->max_arguments = 1;
     const bool goes_on = options_parse(o, argc, argv, code);
     *argument = goes_on ? o->arguments[0] : NULL;

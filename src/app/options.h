@@ -76,7 +76,7 @@ struct options {
  * stderr). */
 bool options_parse(struct options *o, int argc, char **argv, int *code);
 /* The same for a command with exactly one argument, such as CONFIG, which goes to *argument. */
-bool options_parse_config(struct options *o, int argc, char **argv, const char **argument, int *code);
+bool options_parse_one(struct options *o, int argc, char **argv, const char **argument, int *code);
 
 /* From here on --help prints a section of the manual page instead (roff). */
 void options_help_is_roff(void);

@@ -217,16 +217,15 @@ int pack_command(int argc, char **argv) {
                                    "stdin), each alive in [lower, upper), into as few bytes as possible, and "
                                    "prints them with a column offset.",
                         .rows = rows,
-                        .n_rows = sizeof rows / sizeof rows[0],
-                        .min_arguments = 1,
-                        .max_arguments = 1};
+                        .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    const char *argument = NULL;
+    if (!options_parse_one(&o, argc, argv, &argument, &code))
         return code;
     if (job.as_json && job.output != NULL && strcmp(job.output, "-") == 0)
         return out_fail("pack", STATOR_USAGE,
                         "--json and --output - print to standard output: give one of them");
-    job.path = o.arguments[0];
+    job.path = argument;
     stator_error e = {0};
     stator_status s = read_blocks(&job, &e);
     if (s == STATOR_OK)

@@ -419,7 +419,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
                                    "is a config file or a .gguf file. Ctrl-C stops and prints the report.",
                         .rows = rows,
                         .n_rows = sizeof rows / sizeof rows[0]};
-    return options_parse_config(&o, argc, argv, &r->config, code);
+    return options_parse_one(&o, argc, argv, &r->config, code);
 }
 
 /* "-" is standard output everywhere else. */

@@ -66,7 +66,7 @@ static bool parse(struct serve *v, int argc, char **argv, int *code) {
             "systemd it tells when it is ready and that it lives (Type=notify, WatchdogSec=).",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0]};
-    return options_parse_config(&o, argc, argv, &v->config, code);
+    return options_parse_one(&o, argc, argv, &v->config, code);
 }
 
 int serve_command(int argc, char **argv) {

@@ -124,18 +124,17 @@ int template_command(int argc, char **argv) {
         .usage = "MODEL.gguf | FILE.jinja",
         .summary = "Renders a chat template, a model's own or a file's, and prints exactly its text.",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
+        .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    const char *argument = NULL;
+    if (!options_parse_one(&o, argc, argv, &argument, &code))
         return code;
     stator_error e = {0};
     struct text variables = {0};
     struct source source = {0};
     stator_status st = session_read_file(input, INPUT_MAX, &variables.data, &variables.n, &e);
     if (st == STATOR_OK)
-        st = read_source(o.arguments[0], &source, &e);
+        st = read_source(argument, &source, &e);
     if (st == STATOR_OK)
         st = render(&source, strcmp(input, "-") == 0 ? "standard input" : input, &variables, &e);
     gguf_close(source.gguf);

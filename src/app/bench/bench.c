@@ -368,7 +368,7 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
             "memory.context gets what the tests need.\nCtrl-C stops and prints what was measured.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0]};
-    return options_parse_config(&o, argc, argv, &b->config, code);
+    return options_parse_one(&o, argc, argv, &b->config, code);
 }
 
 int bench_command(int argc, char **argv) {

@@ -349,7 +349,7 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
                    "`stator plan --chat` prints the plan and its hash.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0]};
-    if (!options_parse_config(&o, argc, argv, &c->config, code))
+    if (!options_parse_one(&o, argc, argv, &c->config, code))
         return false;
     if (c->thinking != NULL && strcmp(c->thinking, "show") != 0 && strcmp(c->thinking, "hide") != 0 &&
         strcmp(c->thinking, "off") != 0) {

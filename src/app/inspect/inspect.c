@@ -375,23 +375,22 @@ int inspect_command(int argc, char **argv) {
         .usage = "MODEL",
         .summary = "Metadata, tensors, types and sizes of a GGUF file (for a split model: its first file).",
         .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 1};
+        .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    const char *argument = NULL;
+    if (!options_parse_one(&o, argc, argv, &argument, &code))
         return code;
     stator_error e = {0};
     struct gguf *g = NULL;
     struct shape *s = malloc(sizeof *s);
     stator_status rc =
-        s != NULL ? gguf_open(o.arguments[0], &g, &e) : error_set(&e, STATOR_DOES_NOT_FIT, "no memory");
+        s != NULL ? gguf_open(argument, &g, &e) : error_set(&e, STATOR_DOES_NOT_FIT, "no memory");
     static struct report r; /* large */
     r = (struct report){.gguf = g};
     if (rc == STATOR_OK && tower_is(g))
         rc = inspect_tower(&r, s, &images, as_json, &e);
     else if (rc == STATOR_OK && images.n > 0)
-        rc = error_set(&e, STATOR_USAGE, "--image needs an mmproj file, and %s is none", o.arguments[0]);
+        rc = error_set(&e, STATOR_USAGE, "--image needs an mmproj file, and %s is none", argument);
     else if (rc == STATOR_OK)
         rc = inspect(&r, s, as_json, &e);
     gguf_close(g);

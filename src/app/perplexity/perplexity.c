@@ -309,7 +309,7 @@ static bool parse(struct perplexity *p, int argc, char **argv, int *code) {
             "known.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0]};
-    return options_parse_config(&o, argc, argv, &p->config, code);
+    return options_parse_one(&o, argc, argv, &p->config, code);
 }
 
 int perplexity_command(int argc, char **argv) {
