@@ -164,13 +164,13 @@ static void one_argument(void **state) {
     struct options o = {.command = "test", .usage = "CONFIG", .summary = "Test."};
     const char *argument = NULL;
     int code = 7;
-    assert_true(options_parse_config(&o, 2, one, &argument, &code));
+    assert_true(options_parse_one(&o, 2, one, &argument, &code));
     assert_ptr_equal(argument, config);
-    assert_false(options_parse_config(&o, 3, two, &argument, &code));
+    assert_false(options_parse_one(&o, 3, two, &argument, &code));
     assert_int_equal(code, STATOR_USAGE);
     assert_null(argument);
     code = 7;
-    assert_false(options_parse_config(&o, 1, none, &argument, &code));
+    assert_false(options_parse_one(&o, 1, none, &argument, &code));
     assert_int_equal(code, STATOR_USAGE);
 }
 
