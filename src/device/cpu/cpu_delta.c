@@ -147,7 +147,7 @@ void cpu_delta_rule(const struct member *m, const struct graph_op *op) {
     for (uint32_t i = 0; i < m->h->n_chunks; i++)
         keep_window(m, op, &c[i]);
     const uint64_t items = (uint64_t)m->h->n_chunks * here;
-    struct team_share share = team_share_begin(m->d->team, m->id, items);
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, items);
     for (uint64_t first, end; team_share_take(&share, 1, items, &first, &end);)
         for (uint64_t i = first; i < end; i++)
             delta_block(m, op, &c[i / here], (uint32_t)(i % here) / blocks, (uint32_t)(i % here) % blocks);

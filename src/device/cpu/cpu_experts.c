@@ -294,7 +294,7 @@ static void run_all_gated(const struct member *m, const struct graph_op *op, con
     }
     struct gathered rows = {0};
     const uint64_t most = CPU_TILE_PANELS / unit;
-    struct team_share share = team_share_begin(m->d->team, m->id, n_items * units);
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, n_items * units);
     const uint64_t least = least_units(m, &op->experts, r, n_items * units, most);
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         for (uint64_t u = first; u < end;) {
@@ -370,7 +370,7 @@ void cpu_experts_run(const struct member *m, const struct graph_op *op) {
     }
     const uint32_t panels = m->g->weights[op->weight[0]].layout.panels;
     const uint64_t units = arith_ceil_div(panels, 2), most = CPU_TILE_PANELS / 2;
-    struct team_share share = team_share_begin(m->d->team, m->id, units);
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, units);
     const uint64_t least = least_units(m, &op->experts, &r, units, most);
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         run_down(m, op, &r, (uint32_t)first * 2, (uint32_t)ARITH_MIN(2 * (end - first), panels - 2 * first));

@@ -15,6 +15,7 @@ struct member {
     uint32_t half;       /* the slot's number: of values with two halves */
     uint32_t id;
     uint32_t n;
+    uint32_t lane; /* the device's place in its group: its sharings are the team's of this lane */
     /* EXCHANGED: members like this one of all devices of the group, and the op of each. */
     const struct member *peers;
     const struct graph_op *const *peer_ops;

@@ -150,6 +150,7 @@ static uint32_t panels_together(const struct member *m, const struct graph_op *o
 }
 
 _Static_assert(CPU_TILE_ROWS % 256 == 0, "a tile has whole groups");
+_Static_assert(DEVICE_MAX <= TEAM_LANES, "a lane for each device of a group");
 
 /* The tiles of a SwiGLU become int8 while they are near. Not where a group of values would be cut, and not
  * where whole groups share out badly: then it is done in a second pass. The bits are the same. */
@@ -309,7 +310,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     for (uint32_t i = 0; i < n_weights; i++)
         panels += m->g->weights[op->weight[i]].layout.panels;
     uint64_t unit = quantises_tiles(m, op) ? panels_together(m, op) : 2;
-    struct team_share share = team_share_begin(m->d->team, m->id, (panels + unit - 1) / unit);
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, (panels + unit - 1) / unit);
     const uint64_t most = CPU_TILE_PANELS / unit, least = tokens > MATMUL_FEW ? most : 1;
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         run_matmul_part(m, op, &a, unit * first, ARITH_MIN(unit * end, panels), tokens);
@@ -512,7 +513,7 @@ static void merge_splits(const struct member *m, const struct graph_op *op, cons
 
 static void run_attention(const struct member *m, const struct graph_op *op) {
     const struct attention_cut cut = attention_cut(m, op);
-    struct team_share share = team_share_begin(m->d->team, m->id, cut.items);
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, cut.items);
     for (uint64_t first, end; team_share_take(&share, 1, cut.items, &first, &end);)
         run_attention_items(m, op, &cut, first, end);
     if (cut.splits) {
@@ -668,7 +669,7 @@ struct together {
     const struct graph_op *ops[DEVICE_MAX]; /* NULL: the device has ended its ops */
     uint32_t at[DEVICE_MAX], end[DEVICE_MAX];
     uint64_t began[DEVICE_MAX];
-    uint32_t slot;
+    uint32_t slot, member;
 };
 
 static void find_op(struct together *t, uint32_t i) {
@@ -678,54 +679,60 @@ static void find_op(struct together *t, uint32_t i) {
     t->ops[i] = t->at[i] < t->end[i] ? &t->members[i].g->ops[t->at[i]] : NULL;
 }
 
-/* Another op of the device i; the barrier is for its readers. */
+static void begin_op(struct together *t, uint32_t i) {
+    if (t->member == 0 && t->members[i].d->spans != NULL)
+        t->began[i] = clock_ns();
+}
+
+/* Another op of the device i; the barrier before was for its readers. */
 static void end_op(struct together *t, uint32_t i) {
-    const struct member *m = &t->members[i];
-    if (m->id == 0)
-        note_span(m->d, t->slot, t->at[i], &t->began[i]);
+    if (t->member == 0)
+        note_span(t->members[i].d, t->slot, t->at[i], &t->began[i]);
     t->at[i]++;
     find_op(t, i);
 }
 
-/* Every device's ops up to the next exchange, one op of each in turn; false: all have ended. */
-static bool run_until_exchange(struct together *t) {
-    for (bool any = true; any;) {
-        any = false;
-        for (uint32_t i = 0; i < t->count; i++) {
-            const struct member *m = &t->members[i];
-            if (t->ops[i] == NULL || t->ops[i]->kind == GRAPH_EXCHANGED)
-                continue;
-            if (m->id == 0 && m->d->spans != NULL)
-                t->began[i] = clock_ns();
-            run_op[t->ops[i]->kind](m, t->ops[i]);
-            if (m->id == 0)
-                device_cluster_tend();
-            team_barrier(m->d->team, m->id);
-            end_op(t, i);
-            any = true;
-        }
+/* An op of each device that is not at an exchange, then one barrier: what one device writes no other reads
+ * before the exchange. False: all are at an exchange, or at their end. */
+static bool run_one_of_each(struct together *t) {
+    bool ran[DEVICE_MAX] = {false}, any = false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        ran[i] = t->ops[i] != NULL && t->ops[i]->kind != GRAPH_EXCHANGED;
+        any = any || ran[i];
+        if (!ran[i])
+            continue;
+        begin_op(t, i);
+        run_op[t->ops[i]->kind](&t->members[i], t->ops[i]);
     }
-    return t->ops[0] != NULL;
+    if (!any)
+        return false;
+    if (t->member == 0)
+        device_cluster_tend();
+    team_barrier(t->members[0].d->team, t->member);
+    for (uint32_t i = 0; i < t->count; i++)
+        if (ran[i])
+            end_op(t, i);
+    return true;
 }
 
 /* Devices read what others have made, and write only what is theirs. */
 static void run_exchange(struct together *t) {
-    const struct member *m = &t->members[0];
     for (uint32_t i = 0; i < t->count; i++) {
         CHECK(t->ops[i] != NULL && t->ops[i]->kind == GRAPH_EXCHANGED);
-        if (m->id == 0 && m->d->spans != NULL)
-            t->began[i] = clock_ns();
+        begin_op(t, i);
         run_exchanged(&t->members[i], t->ops[i]);
     }
-    team_barrier(m->d->team, m->id);
+    team_barrier(t->members[0].d->team, t->member);
     for (uint32_t i = 0; i < t->count; i++)
         end_op(t, i);
 }
 
 void cpu_step_run_group(const struct device_group *group, uint32_t slot, uint32_t member, uint32_t n) {
-    struct together t = {.count = group->count, .slot = slot};
+    struct together t = {.count = group->count, .slot = slot, .member = member};
     for (uint32_t i = 0; i < t.count; i++) {
-        t.members[i] = member_of((struct cpu_device *)group->devices[i], slot, member, n);
+        /* Other numbers on every device: an op of one token is the work of another member. */
+        t.members[i] = member_of((struct cpu_device *)group->devices[i], slot, (member + i) % n, n);
+        t.members[i].lane = i;
         t.members[i].peers = t.members;
         t.members[i].peer_ops = t.ops;
         const struct ranges r = ranges_of(t.members[i].g, t.members[i].h);
@@ -733,8 +740,12 @@ void cpu_step_run_group(const struct device_group *group, uint32_t slot, uint32_
         t.end[i] = r.end[0];
         find_op(&t, i);
     }
-    while (run_until_exchange(&t))
-        run_exchange(&t);
+    do {
+        while (run_one_of_each(&t))
+            ;
+        if (t.ops[0] != NULL)
+            run_exchange(&t);
+    } while (t.ops[0] != NULL || t.ops[t.count - 1] != NULL);
 }
 
 void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n) {

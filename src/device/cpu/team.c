@@ -20,10 +20,10 @@ struct member {
     struct team *team;
     pthread_t thread;
     uint32_t index;
-    uint32_t turn; /* of the sharing that it is in */
+    uint32_t turn[TEAM_LANES]; /* of the sharing that it is in */
     /* Items taken of its share in sharings of each turn. It clears the other turn's when a sharing begins:
      * the one before is over, and the next one comes after a barrier. */
-    _Alignas(64) _Atomic uint64_t taken[2];
+    _Alignas(64) _Atomic uint64_t taken[TEAM_LANES][2];
 };
 
 /* A run: member 0 writes f and context, signals `go`, works, and waits in `done`, where the others only
@@ -226,12 +226,12 @@ uint32_t team_size(const struct team *t) {
     return t->n;
 }
 
-struct team_share team_share_begin(struct team *t, uint32_t member, uint64_t items) {
-    CHECK(member < t->n);
+struct team_share team_share_begin(struct team *t, uint32_t member, uint32_t lane, uint64_t items) {
+    CHECK(member < t->n && lane < TEAM_LANES);
     struct member *m = &t->members[member];
-    m->turn ^= 1;
-    atomic_store_explicit(&m->taken[m->turn ^ 1], 0, memory_order_relaxed);
-    return (struct team_share){.team = t, .items = items, .member = member, .turn = m->turn};
+    const uint32_t turn = m->turn[lane] ^= 1;
+    atomic_store_explicit(&m->taken[lane][turn ^ 1], 0, memory_order_relaxed);
+    return (struct team_share){.team = t, .items = items, .member = member, .lane = lane, .turn = turn};
 }
 
 /* A quarter of what is left at a time, so that the last pieces are small; alone all. */
@@ -241,7 +241,7 @@ bool team_share_take(struct team_share *s, uint64_t least, uint64_t most, uint64
     for (; s->helped < n; s->helped++) {
         const uint64_t whose = (s->member + s->helped) % n;
         const uint64_t begin = s->items * whose / n, all = s->items * (whose + 1) / n - begin;
-        _Atomic uint64_t *taken = &s->team->members[whose].taken[s->turn];
+        _Atomic uint64_t *taken = &s->team->members[whose].taken[s->lane][s->turn];
         const uint64_t before = atomic_load_explicit(taken, memory_order_relaxed);
         if (before >= all)
             continue;

@@ -41,18 +41,22 @@ void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t
 void team_barrier(struct team *t, uint32_t member);
 uint32_t team_size(const struct team *t);
 
+/* Sharings that may be under way at once in a team. */
+#define TEAM_LANES 8
+
 /* Items that the members of a run share: each has a contiguous share, which depends on the numbers of items
  * and members only, and takes from it piece by piece; when it has none left it takes of the others' what
- * nobody has begun. Begun by all members alike, with a barrier between one sharing and the next. */
+ * nobody has begun. Begun by all members alike, with a barrier between one sharing and the next of the same
+ * lane (below TEAM_LANES). */
 struct team_share {
     struct team *team;
     uint64_t items;
     uint32_t member;
-    uint32_t turn;
+    uint32_t lane, turn;
     uint32_t helped; /* members behind this one whose shares are all begun, itself the first */
 };
 
-struct team_share team_share_begin(struct team *t, uint32_t member, uint64_t items);
+struct team_share team_share_begin(struct team *t, uint32_t member, uint32_t lane, uint64_t items);
 /* Items *first .. *end, at most `most`, are the caller's alone; pieces get smaller towards the end of a
  * share, down to `least` (but for what is left at its very end). False: all are begun. */
 bool team_share_take(struct team_share *s, uint64_t least, uint64_t most, uint64_t *first, uint64_t *end);

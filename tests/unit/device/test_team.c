@@ -217,7 +217,7 @@ static void share_rounds(void *context, uint32_t member, uint32_t n) {
     (void)n;
     for (uint64_t r = 0; r < s->rounds; r++) {
         const uint64_t items = items_of_round(r), least = 1 + r % 3, most = least + r % 20;
-        struct team_share share = team_share_begin(s->team, member, items);
+        struct team_share share = team_share_begin(s->team, member, 0, items);
         for (uint64_t first, end; member >= s->idle && team_share_take(&share, least, most, &first, &end);) {
             s->wrong[member] += first >= end || end > items || end - first > most;
             for (uint64_t i = first; i < end && i < SHARED_ITEMS; i++)
