@@ -337,8 +337,8 @@ soak: $(BUILD)/tests/test_soak
 .PHONY: sim
 SEED ?= 1
 STEPS ?= 1000000
-sim: $(BUILD)/tests/test_sim ## the simulator (tests/sim) from SEED (1) on, until it has played STEPS (1000000) turns
-	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $<
+sim: $(BUILD)/tests/test_sim ## the simulator (tests/sim) from SEED (1) on, until it has played STEPS (1000000) turns; only TURNS of SEED
+	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $(if $(TURNS),STATOR_SIM_TURNS=$(TURNS)) $(if $(FAULTS),STATOR_SIM_FAULTS=$(FAULTS)) $<
 .PHONY: sim-mutations
 sim-mutations: $(BUILD)/tests/test_sim ## faults in copies of the engine's files, each of which the simulator must find
 	tests/sim/mutate $(BUILD)

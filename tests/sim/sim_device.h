@@ -9,6 +9,7 @@
 #ifndef STATOR_TESTS_SIM_DEVICE_H
 #define STATOR_TESTS_SIM_DEVICE_H
 
+#include "sim_states.h"
 #include "sim_text.h"
 
 #include "base/clock.h"
@@ -116,6 +117,8 @@ static void sim_fill(struct sim_device *f, const struct step_header *h) {
                 if (fill[k].from == fill[i].block || (k != i && fill[k].block == fill[i].block))
                     sim_fail("device %u, cache %u: block %u is set twice, or set and copied", f->index, c,
                              fill[i].block);
+            for (uint32_t k = 0; k < i; k++)
+                sim_reach(SIM_COPIED_TWICE, fill[i].from != STEP_ZEROS && fill[k].from == fill[i].from);
             struct sim_cell *to = sim_block(f, c, fill[i].block);
             if (fill[i].from == STEP_ZEROS)
                 memset(to, 0, SIM_TOKENS * sizeof *to);
@@ -281,6 +284,10 @@ static bool sim_hits(const struct sim_device *f, enum sim_fault fault, uint32_t 
     const bool hits = sim.fault == fault && (fault == SIM_DAMAGED || sim.fault_device == f->index) &&
                       sim.fault_nth == count;
     sim.faulted = sim.faulted || (hits && fault != SIM_DAMAGED);
+    sim_reach(SIM_SUBMIT_FAILS, hits && fault == SIM_SUBMIT);
+    sim_reach(SIM_DEVICE_LOST, hits && fault == SIM_LOST);
+    sim_reach(SIM_ROW_DAMAGED, hits && fault == SIM_DAMAGED);
+    sim_reach(SIM_FAULT_WHILE_WAITING, hits && fault != SIM_DAMAGED && sim.s->n_waiting > 0);
     return hits;
 }
 
@@ -435,6 +442,7 @@ static stator_status sim_wait(struct device *d, uint32_t slot, uint64_t timeout_
     const uint64_t until = sim.now_ns + timeout_ns;
     const bool hangs = sim.fault == SIM_HANG && sim.fault_device == f->index && f->steps + 1 >= sim.fault_nth;
     sim.faulted = sim.faulted || (hangs && f->state[slot] == SIM_QUEUED);
+    sim_reach(SIM_DEVICE_HANGS, hangs && f->state[slot] == SIM_QUEUED);
     sim.now_ns = timeout_ns == 0 ? sim.now_ns
                  : hangs         ? until
                                  : ARITH_MIN(until, ARITH_MAX(f->ends_ns[slot], sim.now_ns));

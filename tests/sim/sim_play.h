@@ -23,7 +23,22 @@
 #include "engine/start/run_state.h"
 #include "engine/start/start.h"
 
-enum { SIM_CLIENTS = 16, SIM_TEXTS = 6, SIM_TOP = 3, SIM_BOUND = 50000 };
+enum {
+    SIM_CLIENTS = 16,
+    SIM_TEXTS = 6,
+    SIM_TOP = 3,
+    SIM_BOUND = 50000,
+    SIM_TURNS = 2000,
+    SIM_PATIENCE = 60
+};
+
+/* What is played: the turns of a seed, but for those that are left out. */
+struct sim_script {
+    uint64_t seed;
+    uint32_t turns;
+    bool faultless; /* no device fails */
+    bool left_out[SIM_TURNS];
+};
 
 struct sim_client {
     uint64_t id; /* 0: none */
@@ -48,6 +63,11 @@ static struct sim_run {
     bool woken;
     bool reuses;
     uint32_t submits_in, polls_in; /* of a hundred turns */
+    uint64_t last_admitted;        /* the latest request that has begun */
+    struct sim_progress {
+        uint64_t id, reached, since; /* the number of finished steps */
+    } progress[SIM_SEQUENCES];
+    uint64_t longest_wait;
     uint64_t ended, cancelled, failed, busy, events, cached, kept;
 } play;
 
@@ -270,6 +290,7 @@ static void sim_submit_one(void) {
         sim_fail("submit with %u of %u requests there: %d %s", play.n_live, sim.s->n_requests, (int)st,
                  e.text);
     if (st == STATOR_BUSY) {
+        sim_reach(SIM_QUEUE_FULL, true);
         play.busy++;
         return;
     }
@@ -365,6 +386,46 @@ static bool sim_poll(void) {
     return true;
 }
 
+/* First come, first served: ids ascend. Who reads logits may wait for rows while later ones begin. */
+static void sim_check_order(void) {
+    const struct stator *s = sim.s;
+    for (uint32_t i = 0; i < s->n_waiting; i++) {
+        const struct engine_request *r = &s->requests[s->waiting[i]];
+        const uint64_t id = atomic_load(&r->id);
+        if (r->kind == STATOR_GENERATE && id < play.last_admitted)
+            sim_fail("request %llu waits although request %llu, which came later, has begun",
+                     (unsigned long long)id, (unsigned long long)play.last_admitted);
+    }
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++)
+        if (s->sequences[i].request != NULL)
+            play.last_admitted = ARITH_MAX(play.last_admitted, atomic_load(&s->sequences[i].request->id));
+}
+
+/* Whether nothing but the engine keeps a sequence from going on. */
+static bool sim_may_go_on(const struct engine_sequence *q) {
+    const struct engine_request *r = q->request;
+    return r->kind == STATOR_GENERATE ? outbox_waiting(&r->out) + OUTBOX_STEP <= OUTBOX_EVENTS
+                                      : step_fill_reader_room(q) == ENGINE_READER_ROWS;
+}
+
+/* No running request starves: in so many steps of the others it gets on. */
+static void sim_check_progress(void) {
+    const struct stator *s = sim.s;
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_sequence *q = &s->sequences[i];
+        struct sim_progress *p = &play.progress[i];
+        const uint64_t id = q->request != NULL ? atomic_load(&q->request->id) : 0;
+        const uint64_t reached =
+            id != 0 ? (uint64_t)q->done + q->request->n_tokens + q->request->rows_told : 0;
+        if (id == 0 || id != p->id || reached != p->reached || !sim_may_go_on(q))
+            *p = (struct sim_progress){.id = id, .reached = reached, .since = s->first_step};
+        play.longest_wait = ARITH_MAX(play.longest_wait, s->first_step - p->since);
+        if (s->first_step - p->since > SIM_PATIENCE)
+            sim_fail("request %llu does not get on in %u steps of the others", (unsigned long long)id,
+                     SIM_PATIENCE);
+    }
+}
+
 static void sim_engine_round(void) {
     if (play.engine == LOOP_COMMANDS && !play.woken)
         return; /* it sleeps */
@@ -373,6 +434,9 @@ static void sim_engine_round(void) {
     play.engine = loop_round(sim.s);
     balance_check(sim.s);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
+    sim_check_order();
+    sim_check_progress();
+    sim_note_states(sim.s, play.engine == LOOP_COMMANDS);
 }
 
 static void sim_cancel(void) {
@@ -381,6 +445,8 @@ static void sim_cancel(void) {
         return;
     stator_cancel(sim.s, c->id);
     c->cancelled = true;
+    for (uint32_t i = 0; i < sim.s->n_waiting; i++)
+        sim_reach(SIM_CANCELLED_WAITING, atomic_load(&sim.s->requests[sim.s->waiting[i]].id) == c->id);
     if (play.engine == LOOP_COMMANDS && !play.woken)
         sim_fail("the engine's thread sleeps although request %llu was cancelled", (unsigned long long)c->id);
 }
@@ -446,14 +512,14 @@ static void sim_turn(void) {
         sim_pass_time();
     for (uint64_t n = sim_below(3); n > 0; n--)
         sim_engine_round();
-    if (++sim.round % 16 == 0)
+    if (sim.round % 16 == 0)
         sim_check_whole();
 }
 
-/* All are read, and none comes. */
+/* All are read, and none comes. Who is held and cancelled ends all the same. */
 static void sim_drain(void) {
     for (uint32_t i = 0; i < SIM_CLIENTS; i++)
-        if (play.clients[i].id != 0 && play.clients[i].held) {
+        if (play.clients[i].id != 0 && play.clients[i].held && !play.clients[i].cancelled) {
             play.clients[i].held = false;
             (void)stator_hold(sim.s, play.clients[i].id, 0, NULL);
         }
@@ -473,14 +539,21 @@ static void sim_drain(void) {
     }
 }
 
-/* A run of so many turns. Everything follows from the seed. */
-static void sim_play(uint64_t seed, uint64_t turns) {
+/* Each turn has random numbers of its own, so that a turn can be left out of a script. */
+static void sim_deal(uint64_t turn) {
+    sim.random = sim_mix(sim_mix(sim.seed, 1), turn);
+}
+
+/* A run of a script's turns. Everything follows from it. */
+static void sim_play(const struct sim_script *script) {
     memset(&sim, 0, sizeof sim);
     memset(&play, 0, sizeof play);
-    sim.seed = sim.random = seed;
+    sim.seed = sim.random = script->seed;
     sim.now_ns = 1000000000;
     sim.text_of = sim_text_of;
     sim_start();
+    if (script->faultless)
+        sim.fault = SIM_NONE;
     interpose_reset(INTERPOSE_ABORT);
     struct carve count = carve_count();
     sampler_layout(&play.sampler, &count, sim.shape.vocab, SIM_CONTEXT + 1);
@@ -489,8 +562,13 @@ static void sim_play(uint64_t seed, uint64_t turns) {
     struct carve c = carve_in(memory, count.used);
     memset(memory, 0, count.used);
     sampler_layout(&play.sampler, &c, sim.shape.vocab, SIM_CONTEXT + 1);
-    for (uint64_t i = 0; i < turns && !(sim.faulted && sim_below(200) == 0); i++)
-        sim_turn();
+    for (uint32_t i = 0; i < script->turns && !(sim.faulted && sim_below(200) == 0); i++) {
+        sim.round = i;
+        sim_deal(i);
+        if (!script->left_out[i])
+            sim_turn();
+    }
+    sim_deal(SIM_TURNS);
     sim_drain();
     sim_check_rest();
     struct stator *s = sim.s;
