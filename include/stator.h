@@ -132,6 +132,8 @@ typedef struct stator_info {
         window_read_bytes; /* like context_read_bytes, of layers that see the last `window` tokens only */
     uint64_t window;
     uint64_t state_bytes; /* of recurrent states, that a token reads and writes */
+    char pooling[8];      /* "none", "mean", "cls", "last", "rank": all but "none" take STATOR_EMBED alone */
+    uint32_t vector;      /* values that STATOR_EMBED gives */
 } stator_info;
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e);
 
@@ -259,7 +261,10 @@ typedef struct stator_sampling {
 
 typedef enum stator_request_kind {
     STATOR_GENERATE, /* prompt in, tokens out */
-    STATOR_LOGITS    /* prompt in, logits of every position out */
+    STATOR_LOGITS,   /* prompt in, logits of every position out */
+    STATOR_EMBED     /* prompt in, one vector out, of info.vector values: by info.pooling the embedding, of
+                        length 1 ("mean", "cls", "last"), the classifier's scores ("rank"), or the logits behind
+                        the last token ("none", and "rank" of a model without a classifier) */
 } stator_request_kind;
 
 typedef struct stator_request {
@@ -275,6 +280,7 @@ typedef struct stator_request {
     uint32_t logprobs;
     uint32_t top_logprobs;
     stator_sampling sampling;
+    uint32_t dimensions; /* EMBED: the first so many values of an embedding, scaled to length 1; 0: all */
 } stator_request;
 
 #define STATOR_TOP_LOGPROBS 20
@@ -296,7 +302,8 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
 typedef enum stator_event_kind {
     STATOR_EVENT_TOKEN,
     STATOR_EVENT_LOGITS,
-    STATOR_EVENT_DONE
+    STATOR_EVENT_DONE,
+    STATOR_EVENT_VECTOR /* of STATOR_EMBED, before its DONE */
 } stator_event_kind;
 typedef enum stator_reason {
     STATOR_REASON_NONE,
@@ -322,7 +329,8 @@ typedef struct stator_event {
     stator_event_kind kind;
     int32_t token;        /* TOKEN */
     uint32_t position;    /* TOKEN: position of that token in its sequence; LOGITS: of the row */
-    const float *logits;  /* LOGITS: [vocab], valid until the next stator_poll or stator_stop */
+    const float *logits;  /* LOGITS: [vocab], VECTOR: [n_values]; valid until the next stator_poll or
+                             stator_stop */
     stator_reason reason; /* DONE */
     stator_status status; /* DONE with STATOR_REASON_FAILED */
     uint64_t prompt_ns;   /* DONE: from the first step to the last prompt token computed */
@@ -340,6 +348,7 @@ typedef struct stator_event {
                           them too */
     uint32_t n_guessed; /* DONE: tokens that were guessed (config: speculation), */
     uint32_t n_kept;    /* and of those the ones that came; n_generated counts them too */
+    uint32_t n_values;  /* VECTOR */
 } stator_event;
 
 #define STATOR_GUESSES 16 /* of a sequence in a step at most */

@@ -10,6 +10,7 @@ const struct command commands_table[] = {
     {"chat", chat_command, "a conversation on the model's chat template"},
     {"serve", serve_command, "an HTTP server: OpenAI's API, a web page, figures for operators"},
     {"logits", logits_command, "logits of every position of given token ids"},
+    {"embed", embed_command, "embeddings of texts"},
     {"bench", bench_command, "rates of prompt processing and generation"},
     {"perplexity", perplexity_command, "how well a model predicts a text, and against another run"},
     {"quantize", quantize_command, "a model in another block format, or in a mixture of them"},

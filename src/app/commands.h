@@ -22,6 +22,7 @@ int run_command(int argc, char **argv);
 int chat_command(int argc, char **argv);
 int serve_command(int argc, char **argv);
 int logits_command(int argc, char **argv);
+int embed_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int perplexity_command(int argc, char **argv);
 int quantize_command(int argc, char **argv);

@@ -68,6 +68,8 @@ stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e) 
     if (rc == STATOR_OK)
         rc = s->arch->read(g, s, e);
     if (rc == STATOR_OK)
+        rc = shape_read_pooling(g, s, e);
+    if (rc == STATOR_OK)
         rc = shape_read_tensors(g, &s->arch->tensors, s, e);
     return rc == STATOR_OK && s->arch->check != NULL ? s->arch->check(g, s, e) : rc;
 }

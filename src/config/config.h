@@ -30,6 +30,7 @@
 /* One per key; the order of the table, of `stator config` and of `stator help config`. */
 enum config_key {
     CONFIG_MODEL_PATH,
+    CONFIG_MODEL_POOLING,
     CONFIG_DEVICES_USE,
     CONFIG_DEVICES_SPLIT,
     CONFIG_DEVICES_FACTS,
@@ -99,6 +100,14 @@ enum config_key {
 
 /* Values of the enum keys; the order of the names in config_table.c. */
 enum config_kv { CONFIG_KV_F32, CONFIG_KV_F16, CONFIG_KV_Q8_0, CONFIG_KV_Q4_0 };
+enum config_pooling {
+    CONFIG_POOLING_AUTO, /* the file's */
+    CONFIG_POOLING_NONE, /* from here on in the order of enum shape_pooling */
+    CONFIG_POOLING_MEAN,
+    CONFIG_POOLING_CLS,
+    CONFIG_POOLING_LAST,
+    CONFIG_POOLING_RANK
+};
 enum config_oom { CONFIG_OOM_FAIL, CONFIG_OOM_SPILL };
 enum config_transfer { CONFIG_TRANSFER_AUTO, CONFIG_TRANSFER_DIRECT, CONFIG_TRANSFER_STAGED };
 enum config_tier {
@@ -135,6 +144,7 @@ struct config_device {
 struct config {
     struct {
         char path[CONFIG_PATH]; /* never empty after config_load */
+        enum config_pooling pooling;
     } model;
     struct {
         char use[CONFIG_LIST];   /* as text: "auto", or names separated by ", " */

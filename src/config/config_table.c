@@ -24,6 +24,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "The GGUF file, or the first file of a sharded model. A relative path in a config file "
                  "is relative to that file. In --set it is relative to the current folder. There is no "
                  "default."},
+    [CONFIG_MODEL_POOLING] =
+        {KEY(model, pooling), .kind = CONFIG_KIND_ENUM,
+         .names = {"auto", "none", "mean", "cls", "last", "rank"}, .default_text = "auto", .unit = "",
+         .help = "What the model makes of a text. \"none\": further tokens. \"mean\", \"cls\" and "
+                 "\"last\": an embedding, of the hidden states of all tokens, of the first, or of the last "
+                 "one. \"rank\": how well a document answers a query. \"auto\" is what the file says (key "
+                 "pooling_type), or \"none\"."},
     [CONFIG_DEVICES_USE] =
         {TEXT(devices, use), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
          .help = "The devices to use, in the order of the layers: \"cpu\", \"cpu:0, cpu:1\", "

@@ -99,8 +99,9 @@ struct engine_request {
     uint64_t submitted_ns;
     struct engine_shown shown;
     struct outbox out;
-    struct engine_rows *rows;   /* LOGITS: from admission until its end was polled */
-    uint32_t rows_told;         /* handed out */
+    uint32_t dimensions;        /* EMBED */
+    struct engine_rows *rows;   /* LOGITS and EMBED: from admission until its end was polled */
+    uint32_t rows_told;         /* handed out; EMBED: taken into the vector */
     _Atomic uint32_t rows_read; /* of these, those whose reader is through with them */
 };
 

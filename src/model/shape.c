@@ -494,6 +494,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return 2 * (uint64_t)s->experts.ff;
     case SHAPE_SHARED_FF:
         return s->experts.shared_ff;
+    case SHAPE_LABELS:
+        return s->labels;
     case SHAPE_LAYER_EMBD:
         return s->layer_embd;
     case SHAPE_ALL_LAYER_EMBD:

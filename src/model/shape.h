@@ -43,6 +43,7 @@ enum shape_extent {
     SHAPE_EXPERT_FF,
     SHAPE_TWO_EXPERT_FF, /* gate, then up */
     SHAPE_SHARED_FF,
+    SHAPE_LABELS,
     SHAPE_LAYER_EMBD,
     SHAPE_ALL_LAYER_EMBD /* of all layers together */
 };
@@ -84,6 +85,17 @@ struct shape_tensors {
 #define SHAPE_GLOBAL(f) .field = offsetof(struct shape, f)
 #define SHAPE_TABLE(l, g)                                                                                    \
     .layer = (l), .n_layer = sizeof(l) / sizeof((l)[0]), .global = (g), .n_global = sizeof(g) / sizeof((g)[0])
+
+/* How the rows of a text's tokens become one vector; values of the key ARCH.pooling_type, as llama.cpp has
+ * them. */
+enum shape_pooling {
+    SHAPE_POOL_NONE, /* a language model: rows are logits */
+    SHAPE_POOL_MEAN, /* the mean of all tokens' rows */
+    SHAPE_POOL_CLS,  /* the first token's */
+    SHAPE_POOL_LAST, /* the last token's */
+    SHAPE_POOL_RANK, /* the last token's, times the classifier; without one: its logits */
+    SHAPE_POOLINGS
+};
 
 /* The tensors of one layer; NULL where the architecture or the file has none. */
 struct shape_layer {
@@ -217,6 +229,9 @@ struct shape {
     const struct gguf_tensor *layer_proj_norm;  /* [layer_embd] */
     const struct gguf_tensor *rope_freqs;       /* [n_rot / 2] F32 divisors of the angles, or NULL */
     const struct gguf_tensor *rope_factors_long, *rope_factors_short; /* likewise; both or none */
+    enum shape_pooling pooling;                                       /* the file's, or that of the config */
+    uint32_t labels;                                                  /* rows of the classifier */
+    const struct gguf_tensor *classifier;                             /* cls.output; NULL: none */
     uint64_t parameters;
     uint64_t tensor_bytes;
     uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: layers[n_layers] .. */
@@ -290,6 +305,13 @@ bool shape_split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_
  * last blocks have other tensors alone, block_count counts real layers only, and the file has no block of
  * nextn. */
 stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e);
+/* ARCH.pooling_type and ARCH.classifier.output_labels: pooling and labels; both keys may be missing. */
+stator_status shape_read_pooling(const struct gguf *g, struct shape *s, stator_error *e);
+const char *shape_pooling_name(enum shape_pooling pooling); /* "mean" */
+/* The rows that a step gives are hidden states behind the final norm, not products with a matrix. */
+bool shape_pools(const struct shape *s);
+/* Values of such a row: the width of the hidden state, the classifier's labels, or the vocabulary. */
+uint32_t shape_row_width(const struct shape *s);
 /* The first of them has all tensors that it needs. STATOR_USAGE: the model has none, or its architecture's
  * are not computed; STATOR_BAD_MODEL. */
 stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,

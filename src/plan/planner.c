@@ -283,6 +283,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_number(p, "sequences", want->sequences);
     plan_add_number(p, "batch", want->batch);
     plan_add_number(p, "logits_rows", want->logits_rows);
+    if (s->shape->pooling != SHAPE_POOL_NONE)
+        plan_add_text(p, "pooling", shape_pooling_name(s->shape->pooling));
     if (want->guesses > 0)
         plan_add_number(p, "speculation", want->guesses);
     if (want->nextn)

@@ -51,6 +51,7 @@ static stator_status read_model(struct planning *s, stator_error *e) {
     st = arch_read(d->gguf, shape, e);
     if (st == STATOR_OK)
         st = same_vocabulary(s->gguf, d->gguf, e);
+    shape->pooling = SHAPE_POOL_NONE; /* it guesses tokens, whatever else it can */
     if (st == STATOR_OK)
         st = map_tables(d, shape, e);
     pages_unmap(shape, sizeof *shape);

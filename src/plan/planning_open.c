@@ -28,6 +28,25 @@ static void lay_out_graph(struct planning *s, struct carve *c, const struct shap
         arch_layout(g, c, shape, s->n_devices);
 }
 
+/* model.pooling in place of the file's. */
+static stator_status resolve_pooling(const struct planning *s, struct shape *shape, stator_error *e) {
+    const enum config_pooling asked = s->config.model.pooling;
+    _Static_assert((int)CONFIG_POOLING_RANK - (int)CONFIG_POOLING_NONE == SHAPE_POOL_RANK, "one order");
+    if (asked != CONFIG_POOLING_AUTO)
+        shape->pooling = (enum shape_pooling)(asked - CONFIG_POOLING_NONE);
+    if (shape->pooling == SHAPE_POOL_CLS)
+        return error_set(e, STATOR_USAGE,
+                         "model '%s': its pooling is \"cls\" (key '%s.pooling_type', or model.pooling), but "
+                         "the first token of this architecture sees no other one: take \"last\" or \"mean\"",
+                         shape->model_name, shape->arch_name);
+    if (shape->pooling != SHAPE_POOL_NONE && s->config.speculation.mode != CONFIG_SPECULATION_OFF)
+        return error_set(e, STATOR_USAGE,
+                         "model '%s' generates no text (its pooling is \"%s\"): speculation.mode must be "
+                         "\"off\"",
+                         shape->model_name, shape_pooling_name(shape->pooling));
+    return STATOR_OK;
+}
+
 /* Shape, graph tables and the placement's work, in one mapping: first counted, then placed. */
 static stator_status map_tables(struct planning *s, stator_error *e) {
     struct shape *shape = NULL;
@@ -37,6 +56,8 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
         return st;
     shape = memory;
     st = arch_read(s->gguf, shape, e);
+    if (st == STATOR_OK)
+        st = resolve_pooling(s, shape, e);
     if (st == STATOR_OK && s->config.speculation.mode == CONFIG_SPECULATION_MTP)
         st = shape_check_nextn(s->gguf, shape, &shape->arch->tensors, e);
     if (st == STATOR_OK) {
@@ -389,10 +410,12 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
     w->checkpoints = c->server.checkpoints != CONFIG_CHECKPOINTS_AUTO ? (uint32_t)c->server.checkpoints : 0;
     w->nextn = c->speculation.mode == CONFIG_SPECULATION_MTP;
     w->guesses = c->speculation.mode != CONFIG_SPECULATION_OFF ? (uint32_t)c->speculation.tokens : 0;
-    w->logits_rows =
-        c->memory.logits_rows != 0 ? (uint32_t)c->memory.logits_rows : w->sequences * (w->guesses + 1);
+    const bool all_rows = s->shape->pooling == SHAPE_POOL_MEAN;
+    w->logits_rows = c->memory.logits_rows != 0 ? (uint32_t)c->memory.logits_rows
+                     : all_rows                 ? w->batch
+                                                : w->sequences * (w->guesses + 1);
     w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
-    s->rows_follow_sequences = c->memory.logits_rows == 0;
+    s->rows_follow_sequences = c->memory.logits_rows == 0 && !all_rows;
     if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
         return error_set(e, STATOR_USAGE,
                          "memory.context = %" PRIu64 ": this model was trained for %u tokens",

@@ -177,16 +177,16 @@ static const char *reasons_of(const char *arena) {
         const char *arena;
         const char *inputs;
     } table[] = {
-        {"weights", "planner model draft split devices context sequences batch kv_type on_oom"},
+        {"weights", "planner model draft split devices context sequences batch kv_type on_oom pooling"},
         {"kv",
          "planner model draft context sequences kv_type split devices on_oom speculation nextn checkpoints"},
-        {"scratch", "planner model draft batch logits_rows split devices"},
-        {"exchange", "planner model draft batch logits_rows context sequences split devices"},
+        {"scratch", "planner model draft batch logits_rows split devices pooling"},
+        {"exchange", "planner model draft batch logits_rows context sequences split devices pooling"},
         {"driver", "driver_reserve devices"},
         {"staging", "planner model staging batch split devices"},
         {"engine",
          "planner model draft context sequences batch logits_rows max_queue devices split speculation nextn "
-         "checkpoints kv_files"},
+         "checkpoints kv_files pooling"},
         {"kv_disk", "kv_disk kv_files"},
         {"edge", "edge"},
         {"grammars", "grammars"}};

@@ -373,9 +373,12 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
     }
 #define PARTS_ENDS                                                                                           \
     {SHAPE_GLOBAL(token_embd), .name = "token_embd.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB},        \
-        {SHAPE_GLOBAL(output_norm), .name = "output_norm.weight", .cols = SHAPE_EMBD}, {                     \
-        SHAPE_GLOBAL(output), .name = "output.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB,              \
-                              .optional = true                                                               \
+        {SHAPE_GLOBAL(output_norm), .name = "output_norm.weight", .cols = SHAPE_EMBD},                       \
+        {SHAPE_GLOBAL(output), .name = "output.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB,             \
+         .optional = true},                                                                                  \
+    {                                                                                                        \
+        SHAPE_GLOBAL(classifier), .name = "cls.output.weight", .cols = SHAPE_EMBD, .rows = SHAPE_LABELS,     \
+                                  .optional = true                                                           \
     }
 
 #endif

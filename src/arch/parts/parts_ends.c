@@ -46,7 +46,8 @@ static void add_norm(const struct parts *p, enum graph_kind kind, uint32_t layer
                      const struct gguf_tensor *weight) {
     struct graph_op *op = graph_add_op(p->g, kind, layer, p->x, out);
     op->norm = stream_norm(p->s);
-    if (kind == GRAPH_GATHER_NORM && p->s->logit_scale != 0) { /* the same as logits divided by it */
+    if (kind == GRAPH_GATHER_NORM && p->s->logit_scale != 0 &&
+        !shape_pools(p->s)) { /* the same as logits divided by it */
         op->norm.eps *= p->s->logit_scale * p->s->logit_scale;
         op->norm.inv_width *= p->s->logit_scale * p->s->logit_scale;
     }
@@ -185,6 +186,23 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     }
 }
 
+/* The values that a step's rows go to. */
+static void add_results(struct parts *p) {
+    struct graph *g = p->g;
+    const uint32_t rows = g->want.logits_rows;
+    g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, shape_row_width(p->s), GRAPH_F32);
+    graph_value_halves(g, g->logits, g->want.result_halves);
+    g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
+    graph_value_halves(g, g->picks, g->want.result_halves);
+}
+
+/* Of a model that gives its hidden states: the wanted rows, normed. Of the picks only `finite` matters. */
+static void add_pooled_tail(struct parts *p) {
+    add_results(p);
+    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, p->g->logits, p->s->output_norm);
+    graph_add_op(p->g, GRAPH_ARGMAX, GRAPH_NONE, p->g->logits, p->g->picks);
+}
+
 void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gguf_tensor *output) {
     struct graph *g = p->g;
     const struct shape *s = p->s;
@@ -196,12 +214,8 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
     uint32_t normed = graph_add_value(g, first ? "output_norm" : "guess_norm", GRAPH_SCRATCH,
                                       form == GRAPH_F32 ? rows : 2 * rows, s->n_embd, form);
     add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, normed, norm);
-    if (first) {
-        g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
-        graph_value_halves(g, g->logits, g->want.result_halves);
-        g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
-        graph_value_halves(g, g->picks, g->want.result_halves);
-    }
+    if (first)
+        add_results(p);
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
     op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
     graph_op_weight(g, op, output, NULL, 0);
@@ -223,8 +237,11 @@ void parts_end(struct parts *p) {
     if (last && p->s->layer_norm)
         parts_center(p, GRAPH_NONE);
     g->tail = g->n_ops;
-    if (last)
-        parts_tail(p, p->s->output_norm, p->s->output);
+    const bool ranks = p->s->pooling == SHAPE_POOL_RANK && p->s->classifier != NULL;
+    if (last && shape_pools(p->s))
+        add_pooled_tail(p);
+    else if (last)
+        parts_tail(p, p->s->output_norm, ranks ? p->s->classifier : p->s->output);
     if (last && g->want.guess_rows > 0)
         parts_nextn_tail(p);
 }

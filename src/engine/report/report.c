@@ -92,6 +92,8 @@ static void info_of(const struct stator *s, stator_info *info) {
     snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->planning.plan.hash);
     snprintf(info->model_name, sizeof info->model_name, "%s", s->planning.shape->model_name);
     snprintf(info->architecture, sizeof info->architecture, "%s", s->planning.shape->arch_name);
+    snprintf(info->pooling, sizeof info->pooling, "%s", shape_pooling_name(s->planning.shape->pooling));
+    info->vector = shape_row_width(s->planning.shape);
     snprintf(info->tier, sizeof info->tier, "%s", s->planning.devices[0].choice.tier);
 }
 

@@ -28,7 +28,7 @@ static bool owns_its_rows(const struct stator *s, const struct engine_request *r
         if (other != NULL && other != r && other->rows == r->rows)
             return false;
     }
-    return r->kind == STATOR_LOGITS && atomic_load(&r->rows->taken);
+    return r->kind != STATOR_GENERATE && atomic_load(&r->rows->taken);
 }
 
 /* A request with a sequence, or one that waits for it. Those that have ended belong to the thread that polls.

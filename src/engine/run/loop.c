@@ -10,6 +10,7 @@
 #include "engine/run/balance.h"
 #include "engine/run/kv_disk.h"
 #include "engine/run/pipeline.h"
+#include "engine/run/pooling.h"
 #include "engine/run/sequences.h"
 #include "engine/run/step_fill.h"
 #include "kernels/kernels.h"
@@ -159,7 +160,7 @@ static void admit_waiting(struct stator *s) {
     for (uint32_t i = 0; i < s->n_waiting; i++) {
         uint32_t slot = s->waiting[i];
         /* First come, first served. A request that waits for rows of a reader does not block later ones. */
-        bool rows = s->requests[slot].kind != STATOR_LOGITS || sequences_take_rows(s, slot);
+        bool rows = s->requests[slot].kind == STATOR_GENERATE || sequences_take_rows(s, slot);
         if (!full && rows && sequences_admit(s, slot))
             continue;
         full = full || rows;
@@ -303,17 +304,36 @@ static void take_only(struct stator *s, struct engine_sequence *q) {
     }
 }
 
+/* A row of an EMBED request. With the last one its vector is told, and it ends. */
+static void take_vector(struct stator *s, struct engine_sequence *q, const float *row,
+                        const struct step_pick *pick) {
+    struct engine_request *r = q->request;
+    if (!pick->finite)
+        fail(q, pooling_not_finite);
+    if (q->failed || step_fill_cancelled(r) || !pooling_take(s, r, row))
+        return;
+    q->prompt_done_ns = s->step_ns;
+    const struct outbox_event ev = {
+        .kind = STATOR_EVENT_VECTOR, .logits = r->rows->row[0], .n_values = pooling_end(s, r)};
+    tell(s, r, &ev);
+    finish(s, q, STATOR_REASON_LENGTH, STATOR_OK, "");
+}
+
 /* Takes tokens from the rows of q in a step. The row behind a draft token is valid only if that draft token
  * was taken, so it stops at the first one that was not. Returns the number of rows that q has in the step. */
 static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const float *logits,
                           const struct step_pick *picks) {
+    if (q->request->kind == STATOR_EMBED) {
+        take_vector(s, q, logits, picks);
+        return 1;
+    }
     const uint32_t n = q->speculation.n;
     uint32_t kept = 0;
     int32_t token = 0;
     bool goes_on = false;
     q->speculation.unseen = 0;
     speculation_test(s, q);
-    while (take_row(s, q, logits + (size_t)kept * s->planning.shape->vocab, &picks[kept], &token)) {
+    while (take_row(s, q, logits + (size_t)kept * shape_row_width(s->planning.shape), &picks[kept], &token)) {
         if (kept == n || token != q->speculation.tokens[kept]) {
             speculation_learn(s, q, n, kept);
             goes_on = true;
@@ -337,13 +357,13 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
 static bool hand_out_rows(struct stator *s, struct engine_step *st, const float *logits) {
     struct engine_sequence *q = st->reader;
     struct engine_request *r = q->request;
+    const uint32_t width = shape_row_width(s->planning.shape);
     CHECK(r->rows != NULL && st->row <= st->n_rows && st->rows_done + st->n_rows <= st->n_tokens);
     for (; st->row < st->n_rows; st->row++) {
         if (step_fill_reader_room(q) == 0)
             return false;
         float *row = r->rows->row[r->rows_told % ENGINE_READER_ROWS];
-        memcpy(row, logits + (size_t)st->row * s->planning.shape->vocab,
-               s->planning.shape->vocab * sizeof *row);
+        memcpy(row, logits + (size_t)st->row * width, width * sizeof *row);
         r->rows_told++;
         struct outbox_event ev = {
             .kind = STATOR_EVENT_LOGITS, .position = st->position + st->rows_done + st->row, .logits = row};
@@ -417,7 +437,7 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
     pipeline_finish(s, st); /* no step begins before we return, so the rows stay valid */
     const uint64_t before = atomic_load(&s->shown.tokens_out);
     for (uint32_t i = 0; i < st->n_rows;)
-        i += take_rows(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
+        i += take_rows(s, st->of_row[i], logits + (size_t)i * shape_row_width(s->planning.shape), &picks[i]);
     speculation_time(s, st, atomic_load(&s->shown.tokens_out) - before);
     return speculation_follow(s, st, e);
 }

@@ -28,6 +28,7 @@ struct outbox_event {
     uint64_t time_ns;
     float logprob;
     uint32_t n_top;
+    uint32_t n_values;
     stator_logprob top[STATOR_TOP_LOGPROBS];
 };
 

@@ -137,9 +137,31 @@ stator_status stator_get_infill_tokens(const stator *s, stator_infill_tokens *to
     return STATOR_OK;
 }
 
-static stator_status check_request(const struct stator *s, const stator_request *r, stator_error *e) {
-    if (r->kind != STATOR_GENERATE && r->kind != STATOR_LOGITS)
+static stator_status check_kind(const struct shape *shape, const stator_request *r, stator_error *e) {
+    if (r->kind != STATOR_GENERATE && r->kind != STATOR_LOGITS && r->kind != STATOR_EMBED)
         return error_set(e, STATOR_USAGE, "stator_submit: unknown kind of request %d", (int)r->kind);
+    if (r->kind != STATOR_EMBED && shape->pooling != SHAPE_POOL_NONE)
+        return error_set(
+            e, STATOR_USAGE,
+            "this model generates no text: its pooling is \"%s\" (the file's, or model.pooling), "
+            "so it makes %s",
+            shape_pooling_name(shape->pooling),
+            shape_pools(shape) ? "embeddings: `stator embed`, /v1/embeddings"
+                               : "scores of documents: /v1/rerank");
+    if (r->dimensions == 0)
+        return STATOR_OK;
+    if (r->kind != STATOR_EMBED || !shape_pools(shape))
+        return error_set(e, STATOR_USAGE, "stator_submit: request.dimensions is for embeddings");
+    if (r->dimensions > shape->n_embd)
+        return error_set(e, STATOR_USAGE, "dimensions is %u: this model's embeddings have %u values",
+                         r->dimensions, shape->n_embd);
+    return STATOR_OK;
+}
+
+static stator_status check_request(const struct stator *s, const stator_request *r, stator_error *e) {
+    stator_status st = check_kind(s->planning.shape, r, e);
+    if (st != STATOR_OK)
+        return st;
     if (r->n_tokens == 0)
         return error_set(e, STATOR_USAGE, "the prompt is empty: at least one token is needed");
     if (r->tokens == NULL)
@@ -150,7 +172,7 @@ static stator_status check_request(const struct stator *s, const stator_request 
             "stator_submit: request.logprobs is %u, request.top_logprobs %u: 0 or 1, and with 1 at "
             "most %d of the likeliest, are expected",
             r->logprobs, r->top_logprobs, STATOR_TOP_LOGPROBS);
-    if (r->logprobs && r->kind == STATOR_LOGITS)
+    if (r->logprobs && r->kind != STATOR_GENERATE)
         return error_set(e, STATOR_USAGE, "stator_submit: request.logprobs is for STATOR_GENERATE");
     if (r->n_tokens > s->planning.want.context)
         return error_set(e, STATOR_USAGE,
@@ -303,7 +325,10 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->kind = r->kind;
     q->ignore_eos = r->ignore_eos != 0;
     q->n_prompt = q->n_tokens = n;
-    q->max_new = r->kind == STATOR_LOGITS ? 0 : r->max_new != 0 ? ARITH_MIN(r->max_new, most_new) : most_new;
+    q->dimensions = r->dimensions;
+    q->max_new = r->kind != STATOR_GENERATE ? 0
+                 : r->max_new != 0          ? ARITH_MIN(r->max_new, most_new)
+                                            : most_new;
     q->n_depth = b->n_depth;
     q->laps = b->laps;
     q->measured = b->size != 0;
@@ -382,7 +407,7 @@ stator_status stator_bench_submit(stator *s, const stator_request *request, cons
     stator_status st = need_started(s, "stator_bench_submit", e);
     if (st != STATOR_OK)
         return st;
-    if (r.kind == STATOR_LOGITS)
+    if (r.kind != STATOR_GENERATE)
         return error_set(e, STATOR_USAGE, "stator_bench_submit: n_depth and laps are for STATOR_GENERATE");
     if (bench->n_depth >= r.n_tokens)
         return error_set(
@@ -447,7 +472,8 @@ static void to_public(const struct outbox_event *in, uint64_t id, stator_event *
                           .n_top = in->n_top,
                           .n_cached = in->n_cached,
                           .n_guessed = in->n_guessed,
-                          .n_kept = in->n_kept};
+                          .n_kept = in->n_kept,
+                          .n_values = in->n_values};
     memcpy(out->top, in->top, in->n_top * sizeof *out->top);
 }
 

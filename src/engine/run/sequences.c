@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/run/checkpoints.h"
 #include "engine/run/kv_disk.h"
+#include "engine/run/pooling.h"
 
 static bool is_paged(const struct stator *s, uint32_t cache) {
     return s->planning.devices[0].graph.caches[cache].kind == GRAPH_PAGED;
@@ -317,8 +318,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->began_ns = q->prompt_done_ns = 0;
     speculation_begin(s, q);
     checkpoints_begin(q);
-    /* Who reads all logits computes all tokens. */
-    q->shares = s->reuses && r->kind == STATOR_GENERATE && !r->measured;
+    /* Who reads the rows of all tokens computes all tokens. */
+    q->shares = s->reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r);
     uint64_t now = clock_ns();
     uint32_t before = atomic_load(&s->shown.free_blocks);
     uint32_t left = free_blocks(s);
@@ -340,7 +341,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
 
 bool sequences_take_rows(struct stator *s, uint32_t slot) {
     struct engine_request *r = &s->requests[slot];
-    CHECK(r->kind == STATOR_LOGITS);
+    CHECK(r->kind != STATOR_GENERATE);
     for (uint32_t i = 0; i < s->n_rows && r->rows == NULL; i++) {
         if (atomic_load(&s->rows[i].taken))
             continue;

@@ -8,6 +8,7 @@
 
 #include "engine/run/checkpoints.h"
 #include "engine/run/kv_disk.h"
+#include "engine/run/pooling.h"
 #include "engine/run/sequences.h"
 #include "engine/run/step_writer.h"
 
@@ -25,8 +26,8 @@ struct filling {
 };
 
 bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind) {
-    return q->request != NULL && q->request->kind == kind && !q->failed && !kv_disk_waits(q) &&
-           !step_fill_cancelled(q->request);
+    return q->request != NULL && (q->request->kind == STATOR_LOGITS) == (kind == STATOR_LOGITS) &&
+           !q->failed && !kv_disk_waits(q) && !step_fill_cancelled(q->request);
 }
 
 uint32_t step_fill_reader_room(const struct engine_sequence *q) {
@@ -68,10 +69,10 @@ static void add_tables(struct stator *s, struct filling *f, struct engine_sequen
     q->fresh = false;
 }
 
-/* The next n tokens of q into the step; with_row: the logits of the last of them, and of q's guesses. */
+/* The next n tokens of q into the step, and the rows of the last `rows` of them, and of q's guesses. */
 static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
-                      bool with_row) {
-    const uint32_t guesses = with_row ? q->speculation.n : 0;
+                      uint32_t rows) {
+    const uint32_t guesses = rows > 0 ? q->speculation.n : 0;
     const uint32_t all = n + guesses;
     uint32_t sequence = (uint32_t)(q - s->sequences);
     struct engine_request *r = q->request;
@@ -97,13 +98,14 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     sequences_take_blocks(s, q, q->done + all);
     add_tables(s, f, q);
     h->n_tokens += all;
-    if (with_row) {
-        CHECK(n > 0 && h->n_rows + guesses < s->planning.want.logits_rows);
-        for (uint32_t i = n - 1; i < all; i++) {
+    if (rows > 0) {
+        CHECK(rows <= n && h->n_rows + rows + guesses <= s->planning.want.logits_rows);
+        for (uint32_t i = n - rows; i < all; i++) {
             f->st->of_row[h->n_rows] = q;
             ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + i;
         }
-        h->want_logits |= r->logprobs || r->constraint.grammar != NULL || !sampler_is_plain(&r->sampling);
+        h->want_logits |= r->kind == STATOR_EMBED || r->logprobs || r->constraint.grammar != NULL ||
+                          !sampler_is_plain(&r->sampling);
     }
     q->done += n;
     q->reached = ARITH_MAX(q->reached, q->done + guesses);
@@ -199,7 +201,11 @@ static void fill_generation(struct stator *s, struct filling *f) {
             bool row = n == left;
             if (row && (grouped || !outbox_has_room(&q->request->out)))
                 continue;
-            if (row && f->h->n_rows == s->planning.want.logits_rows) {
+            const bool all_rows = pooling_takes_all(s, r);
+            const uint32_t room = s->planning.want.logits_rows - f->h->n_rows;
+            if (all_rows) {
+                n = ARITH_MIN(n, room);
+            } else if (row && room == 0) {
                 row = false;
                 n--;
             }
@@ -211,7 +217,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 uint32_t share = spare / n_guessing--;
                 spare -= speculation_guess(s, q, ARITH_MIN(share, outbox_spare(&q->request->out)));
             }
-            add_chunk(s, f, q, n, row);
+            add_chunk(s, f, q, n, all_rows ? n : row);
             CHECK(!generating || group > 0);
             group -= generating;
             alone = alone && generating;
@@ -231,7 +237,7 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
     f->st->generating = 0;
     f->st->round = q->round;
     f->st->position = q->done;
-    add_chunk(s, f, q, n, false);
+    add_chunk(s, f, q, n, 0);
     uint32_t *rows = (uint32_t *)(f->slot + f->h->at_rows);
     f->h->n_rows = ARITH_MIN(n, s->planning.want.logits_rows);
     f->h->want_logits = 1;

@@ -108,8 +108,8 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         carve_take(c, (uint64_t)s->n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
     s->n_rows = ARITH_MIN(want->sequences, want->logits_rows);
     s->rows = carve_take(c, s->n_rows, sizeof *s->rows);
-    float *rows =
-        carve_take(c, (uint64_t)s->n_rows * ENGINE_READER_ROWS, s->planning.shape->vocab * sizeof(float));
+    float *rows = carve_take(c, (uint64_t)s->n_rows * ENGINE_READER_ROWS,
+                             shape_row_width(s->planning.shape) * sizeof(float));
     bell_lay_out(&s->bell, c, s->n_requests);
     uint32_t places = 2; /* a submit of every slot; one place of a ring stays free */
     while (places < s->n_requests + 1)
@@ -143,7 +143,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     }
     for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)
         s->rows[i / ENGINE_READER_ROWS].row[i % ENGINE_READER_ROWS] =
-            rows + (size_t)i * s->planning.shape->vocab;
+            rows + (size_t)i * shape_row_width(s->planning.shape);
     s->shown.blocks = 0;
     for (uint32_t k = 0; k < n_caches; k++) {
         const struct device_cache *d = &m->caches[k];
