@@ -5,6 +5,7 @@
 #include "model/gguf_writer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -90,6 +91,89 @@ static inline void tower_model_write(struct gguf_writer *w, const char *projecto
     tower_model_pair(w, "v.deepstack.1.", "norm", TOWER_MODEL_MERGED, 0);
     tower_model_pair(w, "v.deepstack.1.", "fc1", TOWER_MODEL_MERGED, TOWER_MODEL_MERGED);
     tower_model_pair(w, "v.deepstack.1.", "fc2", TOWER_MODEL_MERGED, TOWER_MODEL_TEXT);
+}
+
+/* A pixtral tower with random weights, F32 or another type of matrices. */
+struct tower_model_pixtral {
+    uint32_t width, ff, layers, heads, text, patch, merge, image_size;
+    uint32_t type;
+    bool biased; /* mm.1 and mm.2 */
+};
+
+static inline void tower_model_random(struct gguf_writer *w, uint64_t *random, const char *name,
+                                      uint32_t type, uint32_t n_dims, const uint64_t *ne, float middle,
+                                      float spread) {
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < n_dims; i++)
+        n *= ne[i];
+    float *values = (float *)malloc(n * sizeof *values);
+    for (uint64_t i = 0; values != NULL && i < n; i++) {
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        /* Of 8 bits, so that F16 holds it too. */
+        values[i] = middle + spread * ((float)(int32_t)(*random >> 56) - 127.5f) / 128.0f;
+        if (type == BLOCK_F16) {
+            const _Float16 half = (_Float16)values[i];
+            memcpy((_Float16 *)(void *)values + i, &half, sizeof half);
+        }
+    }
+    gguf_writer_tensor(w, name, type, n_dims, ne, values);
+    free(values);
+}
+
+/* Everything; call gguf_writer_finish afterwards. */
+static inline void tower_model_write_pixtral(struct gguf_writer *w, const struct tower_model_pixtral *m,
+                                             uint64_t random) {
+    const struct {
+        const char *name;
+        uint32_t v;
+    } numbers[] = {{"embedding_length", m->width}, {"feed_forward_length", m->ff},
+                   {"block_count", m->layers},     {"attention.head_count", m->heads},
+                   {"projection_dim", m->text},    {"patch_size", m->patch},
+                   {"image_size", m->image_size},  {"spatial_merge_size", m->merge}};
+    const float mean[3] = {0.5f, 0.25f, 0.375f}, spread[3] = {0.25f, 0.5f, 0.375f};
+    const uint64_t W = m->width, F = m->ff, T = m->text, P = m->patch, M = W * m->merge * m->merge;
+    gguf_writer_text(w, "general.architecture", "clip");
+    gguf_writer_text(w, "clip.projector_type", "pixtral");
+    gguf_writer_bool(w, "clip.use_silu", 1);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "clip.vision.%s", numbers[i].name);
+        gguf_writer_u32(w, key, numbers[i].v);
+    }
+    gguf_writer_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-5f);
+    gguf_writer_array(w, "clip.vision.image_mean", GGUF_F32, 3, mean, sizeof mean);
+    gguf_writer_array(w, "clip.vision.image_std", GGUF_F32, 3, spread, sizeof spread);
+    tower_model_random(w, &random, "v.patch_embd.weight", m->type, 4, (uint64_t[]){P, P, 3, W}, 0, 0.25f);
+    tower_model_random(w, &random, "v.pre_ln.weight", BLOCK_F32, 1, &W, 1, 0.25f);
+    for (uint32_t i = 0; i < m->layers; i++) {
+        const struct {
+            const char *name;
+            uint64_t cols, rows;
+        } rows[] = {{"ln1", W, 0},      {"attn_q", W, W},   {"attn_k", W, W},
+                    {"attn_v", W, W},   {"attn_out", W, W}, {"ln2", W, 0},
+                    {"ffn_gate", W, F}, {"ffn_up", W, F},   {"ffn_down", F, W}};
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            char name[96];
+            const bool norm = rows[k].rows == 0;
+            snprintf(name, sizeof name, "v.blk.%u.%s.weight", i, rows[k].name);
+            tower_model_random(w, &random, name, norm ? BLOCK_F32 : m->type, norm ? 1 : 2,
+                               (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
+        }
+    }
+    if (m->merge > 1) {
+        tower_model_random(w, &random, "mm.input_norm.weight", BLOCK_F32, 1, &W, 1, 0.25f);
+        tower_model_random(w, &random, "mm.patch_merger.weight", m->type, 2, (uint64_t[]){M, W}, 0, 0.25f);
+    }
+    for (uint32_t i = 1; i <= 2; i++) {
+        const uint64_t ne[2] = {i == 1 ? W : T, T};
+        char name[32];
+        snprintf(name, sizeof name, "mm.%u.weight", i);
+        tower_model_random(w, &random, name, m->type, 2, ne, 0, 0.25f);
+        snprintf(name, sizeof name, "mm.%u.bias", i);
+        if (m->biased)
+            tower_model_random(w, &random, name, BLOCK_F32, 1, &T, 0, 0.25f);
+    }
+    tower_model_random(w, &random, "v.token_embd.img_break", BLOCK_F32, 1, &T, 0, 0.25f);
 }
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a small vision tower makes of a picture, in float64, from the published formulas alone: the reference for
-towers in stator (no test uses it yet). Needs numpy; reads mmproj files (qwen3vl_merger, gemma3) whose tensors are
-all F32.
+towers in stator. Needs numpy; reads mmproj files (qwen3vl_merger, gemma3, pixtral) whose tensors are all F32.
+tests/unit/model/test_tower_run.c compares stator's pixtral with what this program wrote.
 
     tools/reference_tower.py MMPROJ.gguf PIXELS WIDTH HEIGHT OUTPUT
 
@@ -32,25 +32,29 @@ class Tower:
         self.heads = self.meta['clip.vision.attention.head_count']
         self.eps = self.meta['clip.vision.attention.layer_norm_epsilon']
         self.qwen = self.kind == 'qwen3vl_merger'
-        key = 'clip.vision.spatial_merge_size' if self.qwen else 'clip.vision.projector.scale_factor'
-        self.merge = self.meta.get(key, 2 if self.qwen else 4)
+        self.pixtral = self.kind == 'pixtral'
+        key = 'clip.vision.projector.scale_factor' if self.kind == 'gemma3' else 'clip.vision.spatial_merge_size'
+        self.merge = self.meta.get(key, {'qwen3vl_merger': 2, 'gemma3': 4, 'pixtral': 1}[self.kind])
 
     def of(self, name):
         return np.asarray(self.tensors[name], dtype=np.float64)
 
     def linear(self, x, name):
-        return x @ self.of(name + '.weight').T + self.of(name + '.bias')
+        y = x @ self.of(name + '.weight').T
+        return y + self.of(name + '.bias') if name + '.bias' in self.tensors or not self.pixtral else y
 
     def norm(self, x, name):
+        if self.pixtral:
+            return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + self.eps) * self.of(name + '.weight')
         centred = x - x.mean(-1, keepdims=True)
         scaled = centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + self.eps)
         return scaled * self.of(name + '.weight') + self.of(name + '.bias')
 
     def order(self, down, across):
         """Rows and columns of the patches in the tower's order: qwen3vl goes through one square of merge x merge
-        after the other, so that a token's patches are neighbours."""
+        after the other, so that a token's patches are neighbours (and pixtral here; its order makes no difference)."""
         rows, columns = np.mgrid[0:down, 0:across]
-        if self.qwen:
+        if self.kind != 'gemma3':
             m = self.merge
             rows, columns = (v.reshape(down // m, m, across // m, m).transpose(0, 2, 1, 3) for v in (rows, columns))
         return rows.reshape(-1), columns.reshape(-1)
@@ -63,11 +67,14 @@ class Tower:
         if self.qwen:  # a still is a pair of equal pictures
             kernel = kernel + self.of('v.patch_embd.weight.1')
         cut = [picture[y * p:y * p + p, x * p:x * p + p].transpose(2, 0, 1).reshape(-1) for y, x in zip(rows, columns)]
-        return np.array(cut) @ kernel.reshape(kernel.shape[0], -1).T + self.of('v.patch_embd.bias')
+        x = np.array(cut) @ kernel.reshape(kernel.shape[0], -1).T
+        return x if self.pixtral else x + self.of('v.patch_embd.bias')
 
     def positions(self, down, across, rows, columns):
         """The learned position of each patch; qwen3vl interpolates its square of positions linearly in both
         directions, first and last patch on first and last position."""
+        if self.pixtral:
+            return 0
         table = self.of('v.position_embd.weight')
         side = self.image_size // self.patch_size
         if not self.qwen:
@@ -88,6 +95,16 @@ class Tower:
         a, b = x[..., :size // 2], x[..., size // 2:]
         return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], -1)
 
+    def turn_pixtral(self, x, rows, columns):
+        """The same, of pairs (2 j, 2 j + 1), which files of pixtral have; rows take the even frequencies of a head,
+        columns the odd ones."""
+        size = x.shape[-1]
+        rates = 10000.0 ** (-np.arange(0, size, 2) / size)
+        angles = np.concatenate([np.outer(rows, rates[::2]), np.outer(columns, rates[1::2])], 1)[:, None, :]
+        a, b = x[..., ::2], x[..., 1::2]
+        return np.stack([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)],
+                        -1).reshape(x.shape)
+
     def attention(self, x, block, rows, columns):
         n, width = x.shape
         if self.qwen:
@@ -97,6 +114,8 @@ class Tower:
         q, k, v = (t.reshape(n, self.heads, -1) for t in (q, k, v))
         if self.qwen:
             q, k = self.turn(q, rows, columns), self.turn(k, rows, columns)
+        if self.pixtral:
+            q, k = self.turn_pixtral(q, rows, columns), self.turn_pixtral(k, rows, columns)
         scores = np.einsum('qhd,khd->hqk', q, k) / np.sqrt(width // self.heads)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -105,6 +124,10 @@ class Tower:
     def layer(self, x, i, rows, columns):
         block = 'v.blk.%d.' % i
         x = x + self.attention(self.norm(x, block + 'ln1'), block, rows, columns)
+        if self.pixtral:
+            y = self.norm(x, block + 'ln2')
+            gate = self.linear(y, block + 'ffn_gate')
+            return x + self.linear(gate / (1 + np.exp(-gate)) * self.linear(y, block + 'ffn_up'), block + 'ffn_down')
         up, down = block + 'ffn_up', block + 'ffn_down'
         if self.tensors[up + '.weight'].shape[1] != self.embedding_length:
             up, down = down, up  # the names of early files
@@ -114,6 +137,8 @@ class Tower:
         down, across = pixels.shape[0] // self.patch_size, pixels.shape[1] // self.patch_size
         rows, columns = self.order(down, across)
         x = self.patches(pixels.astype(np.float64), rows, columns) + self.positions(down, across, rows, columns)
+        if self.pixtral:
+            x = self.norm(x, 'v.pre_ln')
         merged, deep = self.merge ** 2 * self.embedding_length, []
         flags = self.meta.get('clip.vision.is_deepstack_layers', [])
         for i in range(self.block_count):
@@ -122,6 +147,11 @@ class Tower:
                 name = 'v.deepstack.%d.' % i
                 y = self.norm(x.reshape(-1, merged), name + 'norm')
                 deep.append(self.linear(gelu_erf(self.linear(y, name + 'fc1')), name + 'fc2'))
+        if self.pixtral:
+            if self.merge > 1:  # a square's patches side by side, channel by channel
+                x = self.norm(x, 'mm.input_norm').reshape(-1, self.merge ** 2, self.embedding_length)
+                x = self.linear(x.transpose(0, 2, 1).reshape(-1, merged), 'mm.patch_merger')
+            return self.linear(gelu_erf(self.linear(x, 'mm.1')), 'mm.2')
         x = self.norm(x, 'v.post_ln')
         if self.qwen:
             x = self.linear(gelu_erf(self.linear(x.reshape(-1, merged), 'mm.0')), 'mm.2')
@@ -137,7 +167,7 @@ def main():
         sys.exit(__doc__)
     tower, width, height = Tower(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4])
     unit = tower.patch_size * tower.merge
-    if width % unit or height % unit or (not tower.qwen and (width, height) != (tower.image_size,) * 2):
+    if width % unit or height % unit or (tower.kind == 'gemma3' and (width, height) != (tower.image_size,) * 2):
         sys.exit('%dx%d is no size that this tower sees' % (width, height))
     pixels = np.fromfile(sys.argv[2], dtype=np.uint8).reshape(height, width, 3)
     tower.encode(pixels).astype('<f4').tofile(sys.argv[5])

@@ -10,8 +10,19 @@
 
 enum extent { ONE, COLOURS, PATCH, WIDTH, THREE_WIDTHS, FF, POSITIONS, MERGED, TEXT };
 
-enum { QWEN3VL = 1 << TOWER_QWEN3VL, GEMMA3 = 1 << TOWER_GEMMA3, BOTH = QWEN3VL | GEMMA3 };
-enum { BIASED = 1, DEEPSTACK = 2, NO_ENDING = 4 /* the name is whole: nothing like ".weight" follows */ };
+enum {
+    QWEN3VL = 1 << TOWER_QWEN3VL,
+    GEMMA3 = 1 << TOWER_GEMMA3,
+    PIXTRAL = 1 << TOWER_PIXTRAL,
+    BOTH = QWEN3VL | GEMMA3,
+    ALL = BOTH | PIXTRAL
+};
+enum {
+    DEEPSTACK = 1,
+    NO_ENDING = 2,    /* the name is whole: nothing like ".weight" follows */
+    IF_MERGED = 4,    /* only where several patches become one token */
+    MAY_BE_BIASED = 8 /* a bias is taken where the file has one */
+};
 
 static const struct projector {
     const char *name;
@@ -22,39 +33,49 @@ static const struct projector {
 } projectors[TOWER_PROJECTORS] = {
     [TOWER_QWEN3VL] = {"qwen3vl_merger", 2, "clip.vision.spatial_merge_size", 65536, 16777216},
     [TOWER_GEMMA3] = {"gemma3", 4, "clip.vision.projector.scale_factor", 0, 0},
+    [TOWER_PIXTRAL] = {"pixtral", 1, "clip.vision.spatial_merge_size", 0, 0},
 };
 
 /* A row per tensor. */
 struct place {
     const char *name; /* of layers: behind "v.blk.N.", or "v.deepstack.N." */
-    uint32_t who, flags;
+    uint32_t who;     /* projectors that have it */
+    uint32_t biased;  /* those of them with a bias */
+    uint32_t flags;
     enum extent ne[4];
 };
 
 static const struct place globals[TOWER_GLOBALS] = {
-    [TOWER_PATCH] = {"v.patch_embd", BOTH, BIASED, {PATCH, PATCH, COLOURS, WIDTH}},
-    [TOWER_PATCH_NEXT] = {"v.patch_embd.weight.1", QWEN3VL, NO_ENDING, {PATCH, PATCH, COLOURS, WIDTH}},
-    [TOWER_POSITIONS] = {"v.position_embd", BOTH, 0, {WIDTH, POSITIONS, ONE, ONE}},
-    [TOWER_POST_NORM] = {"v.post_ln", BOTH, BIASED, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_UP] = {"mm.0", QWEN3VL, BIASED, {MERGED, MERGED, ONE, ONE}},
-    [TOWER_DOWN] = {"mm.2", QWEN3VL, BIASED, {MERGED, TEXT, ONE, ONE}},
-    [TOWER_SOFT_NORM] = {"mm.soft_emb_norm", GEMMA3, 0, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_PROJECTION] = {"mm.input_projection", GEMMA3, 0, {TEXT, WIDTH, ONE, ONE}},
+    [TOWER_PATCH] = {"v.patch_embd", ALL, BOTH, 0, {PATCH, PATCH, COLOURS, WIDTH}},
+    [TOWER_PATCH_NEXT] = {"v.patch_embd.weight.1", QWEN3VL, 0, NO_ENDING, {PATCH, PATCH, COLOURS, WIDTH}},
+    [TOWER_POSITIONS] = {"v.position_embd", BOTH, 0, 0, {WIDTH, POSITIONS, ONE, ONE}},
+    [TOWER_PRE_NORM] = {"v.pre_ln", PIXTRAL, 0, 0, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_POST_NORM] = {"v.post_ln", BOTH, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_UP] = {"mm.0", QWEN3VL, QWEN3VL, 0, {MERGED, MERGED, ONE, ONE}},
+    [TOWER_DOWN] = {"mm.2", QWEN3VL, QWEN3VL, 0, {MERGED, TEXT, ONE, ONE}},
+    [TOWER_SOFT_NORM] = {"mm.soft_emb_norm", GEMMA3, 0, 0, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_PROJECTION] = {"mm.input_projection", GEMMA3, 0, 0, {TEXT, WIDTH, ONE, ONE}},
+    [TOWER_MERGER_NORM] = {"mm.input_norm", PIXTRAL, 0, IF_MERGED, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_MERGER] = {"mm.patch_merger", PIXTRAL, 0, IF_MERGED, {MERGED, WIDTH, ONE, ONE}},
+    [TOWER_INTO_TEXT] = {"mm.1", PIXTRAL, 0, MAY_BE_BIASED, {WIDTH, TEXT, ONE, ONE}},
+    [TOWER_IN_TEXT] = {"mm.2", PIXTRAL, 0, MAY_BE_BIASED, {TEXT, TEXT, ONE, ONE}},
+    [TOWER_BREAK] = {"v.token_embd.img_break", PIXTRAL, 0, NO_ENDING, {TEXT, ONE, ONE, ONE}},
 };
 
 static const struct place layers[TOWER_LAYER_PARTS] = {
-    [TOWER_NORM_1] = {"ln1", BOTH, BIASED, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_QKV] = {"attn_qkv", QWEN3VL, BIASED, {WIDTH, THREE_WIDTHS, ONE, ONE}},
-    [TOWER_Q] = {"attn_q", GEMMA3, BIASED, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_K] = {"attn_k", GEMMA3, BIASED, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_V] = {"attn_v", GEMMA3, BIASED, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_ATTENTION_OUT] = {"attn_out", BOTH, BIASED, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_NORM_2] = {"ln2", BOTH, BIASED, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_FF_UP] = {"ffn_up", BOTH, BIASED, {WIDTH, FF, ONE, ONE}},
-    [TOWER_FF_DOWN] = {"ffn_down", BOTH, BIASED, {FF, WIDTH, ONE, ONE}},
-    [TOWER_DEEP_NORM] = {"norm", QWEN3VL, BIASED | DEEPSTACK, {MERGED, ONE, ONE, ONE}},
-    [TOWER_DEEP_UP] = {"fc1", QWEN3VL, BIASED | DEEPSTACK, {MERGED, MERGED, ONE, ONE}},
-    [TOWER_DEEP_DOWN] = {"fc2", QWEN3VL, BIASED | DEEPSTACK, {MERGED, TEXT, ONE, ONE}},
+    [TOWER_NORM_1] = {"ln1", ALL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_QKV] = {"attn_qkv", QWEN3VL, QWEN3VL, 0, {WIDTH, THREE_WIDTHS, ONE, ONE}},
+    [TOWER_Q] = {"attn_q", GEMMA3 | PIXTRAL, GEMMA3, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_K] = {"attn_k", GEMMA3 | PIXTRAL, GEMMA3, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_V] = {"attn_v", GEMMA3 | PIXTRAL, GEMMA3, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_ATTENTION_OUT] = {"attn_out", ALL, BOTH, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_NORM_2] = {"ln2", ALL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_FF_GATE] = {"ffn_gate", PIXTRAL, 0, 0, {WIDTH, FF, ONE, ONE}},
+    [TOWER_FF_UP] = {"ffn_up", ALL, BOTH, 0, {WIDTH, FF, ONE, ONE}},
+    [TOWER_FF_DOWN] = {"ffn_down", ALL, BOTH, 0, {FF, WIDTH, ONE, ONE}},
+    [TOWER_DEEP_NORM] = {"norm", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, ONE, ONE, ONE}},
+    [TOWER_DEEP_UP] = {"fc1", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, MERGED, ONE, ONE}},
+    [TOWER_DEEP_DOWN] = {"fc2", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, TEXT, ONE, ONE}},
 };
 
 const char *tower_projector_name(enum tower_projector p) {
@@ -124,10 +145,11 @@ static stator_status place(const struct gguf *g, struct tower *t, const struct p
     const uint64_t bias[4] = {ne[1] == 1 ? ne[0] : ne[3] != 1 ? ne[3] : ne[1], 1, 1, 1};
     snprintf(name, sizeof name, "%s%s%s", prefix, p->name, (p->flags & NO_ENDING) != 0 ? "" : ".weight");
     stator_status s = find(g, t, name, ne, &out->weight, e);
-    if (s != STATOR_OK || (p->flags & BIASED) == 0)
+    if (s != STATOR_OK)
         return s;
     snprintf(name, sizeof name, "%s%s.bias", prefix, p->name);
-    return find(g, t, name, bias, &out->bias, e);
+    const bool has = (p->flags & MAY_BE_BIASED) != 0 && gguf_find_tensor(g, name) != NULL;
+    return has || (p->biased & 1u << t->projector) != 0 ? find(g, t, name, bias, &out->bias, e) : STATOR_OK;
 }
 
 /* Early files have the names of the two matrices the wrong way round. */
@@ -190,8 +212,9 @@ static stator_status read_projector(const struct gguf *g, struct tower *t, stato
         }
     if (s != STATOR_OK)
         return s;
-    return gguf_error(g, e, "%s is \"%s\"; the projectors %s and %s are known", key, gguf_show(name, shown),
-                      projectors[TOWER_QWEN3VL].name, projectors[TOWER_GEMMA3].name);
+    return gguf_error(g, e, "%s is \"%s\"; the projectors %s, %s and %s are known", key,
+                      gguf_show(name, shown), projectors[TOWER_QWEN3VL].name, projectors[TOWER_GEMMA3].name,
+                      projectors[TOWER_PIXTRAL].name);
 }
 
 static stator_status read_three(const struct gguf *g, const char *key, float out[3], bool positive,
@@ -253,12 +276,17 @@ static stator_status check_numbers(const struct gguf *g, struct tower *t, stator
                           "clip.vision.embedding_length %" PRIu32 " over %" PRIu32
                           " heads: a head's size must be a multiple of 4",
                           t->width, t->heads);
-    if (t->image_size % t->patch != 0 || (t->projector == TOWER_GEMMA3 && side % t->merge != 0))
+    if ((t->image_size % t->patch != 0 && t->projector != TOWER_PIXTRAL) ||
+        (t->projector == TOWER_GEMMA3 && side % t->merge != 0))
         return gguf_error(g, e,
                           "clip.vision.image_size %" PRIu32 " is no multiple of %" PRIu32
                           " pixels (patches of %" PRIu32 ")",
                           t->image_size, t->projector == TOWER_GEMMA3 ? t->patch * t->merge : t->patch,
                           t->patch);
+    if (t->image_size < t->patch * t->merge)
+        return gguf_error(g, e,
+                          "clip.vision.image_size %" PRIu32 " is below %" PRIu32 " pixels, which are a token",
+                          t->image_size, t->patch * t->merge);
     if (!(t->eps >= 0.0f && t->eps < 1.0f))
         return gguf_error(g, e, "clip.vision.attention.layer_norm_epsilon is %g", (double)t->eps);
     if (t->min_pixels > t->max_pixels)
@@ -266,6 +294,27 @@ static stator_status check_numbers(const struct gguf *g, struct tower *t, stator
                           t->min_pixels, t->max_pixels);
     t->positions = side * side;
     return STATOR_OK;
+}
+
+/* The feed-forward of this projector is gated, by silu as far as we know it. */
+static stator_status check_activation(const struct gguf *g, const struct tower *t, stator_error *e) {
+    static const char key[] = "clip.use_silu";
+    struct gguf_value v;
+    if (t->projector != TOWER_PIXTRAL)
+        return STATOR_OK;
+    if (!gguf_find(g, key, &v) || v.kind != GGUF_BOOL || gguf_item_i64(&v, 0) == 0)
+        return gguf_error(g, e, "%s is not true: of the projector %s only towers with silu are known", key,
+                          projectors[t->projector].name);
+    return STATOR_OK;
+}
+
+/* The patches' tensor as the matrix that it is: a row per output, a column per colour, row and column. */
+static void see_patch_matrix(struct tower *t) {
+    t->patch_matrix = *t->global[TOWER_PATCH].weight;
+    t->patch_matrix.n_dims = 2;
+    t->patch_matrix.ne[0] = 3 * (uint64_t)t->patch * t->patch;
+    t->patch_matrix.ne[1] = t->width;
+    t->patch_matrix.ne[2] = t->patch_matrix.ne[3] = 1;
 }
 
 /* deep[i]: layer i has deepstack. Only qwen3vl knows the key. */
@@ -296,14 +345,19 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
         s = check_numbers(g, t, e);
     if (s == STATOR_OK)
         s = read_deepstack(g, t, deep, e);
+    if (s == STATOR_OK)
+        s = check_activation(g, t, e);
     if (s != STATOR_OK)
         return s;
     see_swapped(g, t);
     for (uint32_t k = 0; k < TOWER_GLOBALS && s == STATOR_OK; k++)
-        if ((globals[k].who & 1u << t->projector) != 0)
+        if ((globals[k].who & 1u << t->projector) != 0 &&
+            ((globals[k].flags & IF_MERGED) == 0 || t->merge > 1))
             s = place(g, t, &globals[k], "", &t->global[k], e);
     for (uint32_t i = 0; i < t->layers && s == STATOR_OK; i++)
         s = place_layer(g, t, i, deep[i], e);
+    if (s == STATOR_OK)
+        see_patch_matrix(t);
     return s == STATOR_OK ? refuse_others(g, t, e) : s;
 }
 
@@ -311,14 +365,61 @@ static uint64_t whole_units(double side, double unit, bool up) {
     return (uint64_t)(up ? ceil(side / unit) : floor(side / unit));
 }
 
+/* Sides of at least one unit with at most `units` units in all. */
+static void bound_units(uint64_t units, uint64_t *x, uint64_t *y) {
+    *x = ARITH_MIN(ARITH_MAX(*x, 1), units);
+    *y = ARITH_MIN(ARITH_MAX(*y, 1), units);
+    if (*x * *y > units && *x > *y)
+        *x = units / *y;
+    else if (*x * *y > units)
+        *y = units / *x;
+}
+
+/* Pixtral's: the longer side shrinks to image_size, the other with it (rounded down), and then both grow to
+ * whole units. A plan's bound shrinks both sides further, to whole units downwards. */
+static void pixtral_units(const struct tower *t, uint32_t unit, double width, double height, uint64_t most,
+                          uint64_t *x, uint64_t *y) {
+    const double ratio = fmax(width, height) / t->image_size;
+    if (ratio > 1) {
+        width = fmax(floor(width / ratio), 1);
+        height = fmax(floor(height / ratio), 1);
+    }
+    *x = whole_units(width, unit, true);
+    *y = whole_units(height, unit, true);
+    if (*x * *y * unit * unit > most) {
+        const double shrink = sqrt(width * height / (double)most);
+        *x = whole_units(width / fmax(shrink, 1), unit, false);
+        *y = whole_units(height / fmax(shrink, 1), unit, false);
+    }
+}
+
 /* Qwen2-VL's smart_resize: both sides to the nearest multiple of `unit` (half to even), and if that has too
  * many or too few pixels, both by the same factor, downwards or upwards. */
+static void qwen_units(const struct tower *t, uint32_t unit, uint32_t width, uint32_t height, uint64_t most,
+                       uint64_t *x, uint64_t *y) {
+    const uint64_t least = ARITH_MIN(t->min_pixels, most);
+    *x = (uint64_t)nearbyint((double)width / unit);
+    *y = (uint64_t)nearbyint((double)height / unit);
+    const uint64_t area = *x * *y * unit * unit;
+    const double all = (double)width * (double)height;
+    if (area > most) {
+        const double shrink = sqrt(all / (double)most);
+        *x = whole_units(width / shrink, unit, false);
+        *y = whole_units(height / shrink, unit, false);
+    } else if (area < least) {
+        const double grow = sqrt((double)least / all);
+        *x = whole_units(width * grow, unit, true);
+        *y = whole_units(height * grow, unit, true);
+    }
+}
+
 stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t height, uint64_t max_pixels,
                             struct tower_size *size, stator_error *e) {
     const uint32_t unit = t->patch * t->merge;
     CHECK(width > 0 && height > 0);
     if (t->projector == TOWER_GEMMA3) {
-        *size = (struct tower_size){t->image_size, t->image_size, t->image_size / unit, t->image_size / unit};
+        const uint32_t side = t->image_size / unit;
+        *size = (struct tower_size){t->image_size, t->image_size, side, side, side * side};
         return STATOR_OK;
     }
     if (ARITH_MAX(width, height) > 200 * (uint64_t)ARITH_MIN(width, height))
@@ -326,28 +427,29 @@ stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t heig
                          "the picture has %" PRIu32 "x%" PRIu32
                          " pixels: one side may be 200 times the other at most",
                          width, height);
-    const uint64_t most = ARITH_MAX(ARITH_MIN(max_pixels, t->max_pixels), (uint64_t)unit * unit);
-    const uint64_t least = ARITH_MIN(t->min_pixels, most);
-    uint64_t x = (uint64_t)nearbyint((double)width / unit), y = (uint64_t)nearbyint((double)height / unit);
-    const uint64_t area = x * y * unit * unit;
-    const double all = (double)width * (double)height;
-    if (area > most) {
-        const double shrink = sqrt(all / (double)most);
-        x = whole_units(width / shrink, unit, false);
-        y = whole_units(height / shrink, unit, false);
-    } else if (area < least) {
-        const double grow = sqrt((double)least / all);
-        x = whole_units(width * grow, unit, true);
-        y = whole_units(height * grow, unit, true);
-    }
+    const uint64_t own = t->projector == TOWER_PIXTRAL ? max_pixels : ARITH_MIN(max_pixels, t->max_pixels);
+    const uint64_t most = ARITH_MAX(own, (uint64_t)unit * unit);
+    uint64_t x = 0, y = 0;
+    if (t->projector == TOWER_PIXTRAL)
+        pixtral_units(t, unit, width, height, most, &x, &y);
+    else
+        qwen_units(t, unit, width, height, most, &x, &y);
     /* transformers lets narrow pictures exceed the bound, because a side keeps one unit. A plan can't. */
-    const uint64_t units = most / ((uint64_t)unit * unit);
-    x = ARITH_MIN(ARITH_MAX(x, 1), units);
-    y = ARITH_MIN(ARITH_MAX(y, 1), units);
-    if (x * y > units && x > y)
-        x = units / y;
-    else if (x * y > units)
-        y = units / x;
-    *size = (struct tower_size){(uint32_t)x * unit, (uint32_t)y * unit, (uint32_t)x, (uint32_t)y};
+    bound_units(most / ((uint64_t)unit * unit), &x, &y);
+    const uint64_t each = x + (t->projector == TOWER_PIXTRAL);
+    *size = (struct tower_size){(uint32_t)x * unit, (uint32_t)y * unit, (uint32_t)x, (uint32_t)y,
+                                (uint32_t)(each * y)};
     return STATOR_OK;
+}
+
+uint64_t tower_most_patches(const struct tower *t, uint64_t max_pixels) {
+    const uint64_t unit = (uint64_t)t->patch * t->merge;
+    uint64_t most = t->image_size / t->patch * (uint64_t)(t->image_size / t->patch);
+    if (t->projector == TOWER_QWEN3VL)
+        most = ARITH_MIN(max_pixels, t->max_pixels) / (unit * unit) * t->merge * t->merge;
+    else if (t->projector == TOWER_PIXTRAL) {
+        const uint64_t side = arith_ceil_div(t->image_size, unit);
+        most = ARITH_MIN(max_pixels / (unit * unit), side * side) * t->merge * t->merge;
+    }
+    return ARITH_MAX(most, (uint64_t)t->merge * t->merge);
 }

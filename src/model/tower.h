@@ -3,11 +3,14 @@
  * of the sizes: the image processors of Hugging Face's transformers (Qwen2-VL's smart_resize, Gemma 3's fixed
  * square).
  *
- * Two projectors are known:
+ * Three projectors are known:
  * - qwen3vl_merger (Qwen3-VL, Qwen3.5 and later): pictures keep their shape; patches are merged side by side
  * in squares of merge x merge, each of which is one token; some layers have deepstack mergers.
  * - gemma3: pictures become squares; the outputs are averaged over squares of merge x merge, one token each.
- * Any other is refused by name.
+ * - pixtral (Pixtral, Mistral Small 3.1 and 3.2): pictures keep their shape and have at most image_size
+ * pixels a side; squares of merge x merge patches become one token. Its norms are RMS norms. q and k are
+ * stored with the pairs of RoPE side by side. A token [IMG_BREAK] of the text model follows each row of
+ * tokens, and [IMG_END] the last. Any other is refused by name.
  *
  * Invariants after tower_read: all rows of the table in tower.c that belong to the projector are there with
  * the shape that they say, and the file has no other tensor. Tensors live as long as the gguf. Thread: any.
@@ -20,7 +23,7 @@
 #define TOWER_MAX_LAYERS 128
 #define TOWER_PIXELS     1500000 /* the most that a picture keeps where nobody says otherwise */
 
-enum tower_projector { TOWER_QWEN3VL, TOWER_GEMMA3, TOWER_PROJECTORS };
+enum tower_projector { TOWER_QWEN3VL, TOWER_GEMMA3, TOWER_PIXTRAL, TOWER_PROJECTORS };
 
 /* Tensors: a weight and, where the projector has one, its bias (else NULL). Weights are columns x rows, as a
  * matrix of a text model is. */
@@ -28,11 +31,18 @@ enum tower_part {
     TOWER_PATCH,      /* patch x patch x 3 x width */
     TOWER_PATCH_NEXT, /* qwen3vl: the same for the second picture of a pair; a still counts twice */
     TOWER_POSITIONS,  /* width x positions: one row per patch of a picture of image_size squared */
+    TOWER_PRE_NORM,   /* pixtral: of the embedded patches */
     TOWER_POST_NORM,
-    TOWER_UP,         /* of the projector, qwen3vl: merged patches to merged patches */
-    TOWER_DOWN,       /* .. to the text's width */
-    TOWER_SOFT_NORM,  /* gemma3: an RMS norm without a bias */
-    TOWER_PROJECTION, /* gemma3: stored as text_width columns x width rows */
+    TOWER_UP,          /* of the projector, qwen3vl: merged patches to merged patches */
+    TOWER_DOWN,        /* .. to the text's width */
+    TOWER_SOFT_NORM,   /* gemma3: an RMS norm without a bias */
+    TOWER_PROJECTION,  /* gemma3: stored as text_width columns x width rows */
+    TOWER_MERGER_NORM, /* pixtral with merge > 1: of a patch, before .. */
+    TOWER_MERGER,    /* .. merged patches to width; column (i merge + j) of channel c is c merge^2 + i merge +
+                        j, of the patch in row i and column j of the square */
+    TOWER_INTO_TEXT, /* pixtral: width to the text's width, then gelu, .. */
+    TOWER_IN_TEXT,   /* .. and the text's width to itself */
+    TOWER_BREAK,     /* pixtral: what [IMG_BREAK] has in the text model */
     TOWER_GLOBALS
 };
 enum tower_layer_part {
@@ -43,6 +53,7 @@ enum tower_layer_part {
     TOWER_V,
     TOWER_ATTENTION_OUT,
     TOWER_NORM_2,
+    TOWER_FF_GATE, /* pixtral: silu of it times ffn_up */
     TOWER_FF_UP,
     TOWER_FF_DOWN,
     TOWER_DEEP_NORM, /* qwen3vl, of layers with deepstack: over merged patches */
@@ -70,6 +81,7 @@ struct tower {
     uint64_t min_pixels, max_pixels; /* of a picture after resizing, qwen3vl */
     uint32_t tensors;
     uint64_t tensor_bytes;
+    struct gguf_tensor patch_matrix; /* TOWER_PATCH as 3 patch^2 columns (colour, row, column) x width rows */
     struct tower_tensor global[TOWER_GLOBALS];
     struct tower_tensor layer[TOWER_MAX_LAYERS][TOWER_LAYER_PARTS];
 };
@@ -84,8 +96,12 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
 
 struct tower_size {
     uint32_t width, height; /* of the picture that the tower sees */
-    uint32_t across, down;  /* tokens; all of them: across x down */
+    uint32_t across, down;  /* tokens that the tower makes: across x down */
+    uint32_t tokens;        /* of a prompt: those, and pixtral's behind each row */
 };
+
+/* The most patches that a picture becomes. */
+uint64_t tower_most_patches(const struct tower *t, uint64_t max_pixels);
 
 /* What a picture of width x height (both at least 1) becomes. max_pixels bounds the result of qwen3vl beside
  * the file's own bound. STATOR_USAGE: the picture is too narrow (one side 200 times the other). */

@@ -112,12 +112,15 @@ test_towers() {
     expect 0 "$stator" inspect $corpus/good_tower_gemma3.gguf --image $image --json
     printed '"projector": "gemma3"'
     printed '"tokens": 4'
+    expect 0 "$stator" inspect $corpus/good_tower_pixtral.gguf --image $image
+    printed '^  patches of 2x2 pixels, 2x2 patches are a token, pictures have at most 8 pixels a side$'
+    printed "^  $image: JPEG of 33x17 pixels, seen as 8x4: 3 tokens$"
     expect 2 "$stator" inspect $corpus/good_tower_gemma3.gguf --image configs/demo.cfg
     said 'configs/demo.cfg: the picture.s [0-9]* bytes begin as no JPEG, PNG or WebP file does'
     expect 2 "$stator" inspect $corpus/good_llama.gguf --image $image
     said -- '--image needs an mmproj file, and tests/fuzz/corpus_gguf/good_llama.gguf is none'
     LC_ALL=C sed 's/qwen3vl_merger/qwen9vl_merger/' $corpus/good_tower_qwen3vl.gguf >"$tmp/odd.gguf"
-    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger and gemma3 are known'
+    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger, gemma3 and pixtral are known'
 }
 
 test_json() {

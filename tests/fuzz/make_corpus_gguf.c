@@ -167,6 +167,10 @@ static void towers(void) {
     w = gguf_writer_new();
     tower_model_write(&w, "gemma3", false);
     save(&w, "good_tower_gemma3");
+    w = gguf_writer_new();
+    const struct tower_model_pixtral tiny = {8, 6, 1, 2, 4, 2, 2, 8, BLOCK_F16, true};
+    tower_model_write_pixtral(&w, &tiny, 1);
+    save(&w, "good_tower_pixtral");
 }
 
 int main(int argc, char **argv) {

@@ -47,6 +47,8 @@ void inspect_tower_print(const struct tower *t, const struct inspect_picture *pi
            t->patch, t->patch, t->merge, t->merge);
     if (t->projector == TOWER_GEMMA3)
         printf("every picture becomes %" PRIu32 "x%" PRIu32 " pixels\n", t->image_size, t->image_size);
+    else if (t->projector == TOWER_PIXTRAL)
+        printf("pictures have at most %" PRIu32 " pixels a side\n", t->image_size);
     else
         printf("%" PRIu32 " deepstack layers\n", t->deepstacks);
     printf("  %" PRIu32 " tensors, %s\n", t->tensors, units_format_size(t->tensor_bytes, size));
@@ -54,8 +56,7 @@ void inspect_tower_print(const struct tower *t, const struct inspect_picture *pi
         const struct inspect_picture *p = &pictures[i];
         printf("  %s: %s of %" PRIu32 "x%" PRIu32 " pixels, seen as %" PRIu32 "x%" PRIu32 ": %" PRIu32
                " tokens\n",
-               p->path, p->kind, p->width, p->height, p->size.width, p->size.height,
-               p->size.across * p->size.down);
+               p->path, p->kind, p->width, p->height, p->size.width, p->size.height, p->size.tokens);
     }
 }
 
@@ -83,7 +84,7 @@ void inspect_tower_json(struct json *j, const struct tower *t, const struct insp
         json_put_u64(j, "height", pictures[i].height);
         json_put_u64(j, "seen_width", pictures[i].size.width);
         json_put_u64(j, "seen_height", pictures[i].size.height);
-        json_put_u64(j, "tokens", pictures[i].size.across * pictures[i].size.down);
+        json_put_u64(j, "tokens", pictures[i].size.tokens);
         json_close(j);
     }
     json_close(j);

@@ -61,6 +61,51 @@ static void test_gemma3(void **state) {
     }
 }
 
+static const struct tower_model_pixtral pixtral = {.width = 64,
+                                                   .ff = 40,
+                                                   .layers = 2,
+                                                   .heads = 2,
+                                                   .text = 48,
+                                                   .patch = 3,
+                                                   .merge = 2,
+                                                   .image_size = 40,
+                                                   .type = BLOCK_F16};
+
+static void test_pixtral(void **state) {
+    (void)state;
+    for (uint32_t k = 0; k < 4; k++) {
+        struct gguf_writer w = gguf_writer_new();
+        struct tower_model_pixtral m = pixtral;
+        stator_error e;
+        m.merge = 1 + k % 2;
+        m.biased = k > 1;
+        tower_model_write_pixtral(&w, &m, 1);
+        const uint64_t tensors = w.n_tensors;
+        if (read_tower(&w, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        assert_true(tower.projector == TOWER_PIXTRAL && tower.merge == m.merge && tower.tensors == tensors);
+        assert_true((tower.global[TOWER_MERGER].weight != NULL) == (m.merge > 1));
+        assert_true((tower.global[TOWER_IN_TEXT].bias != NULL) == m.biased);
+        assert_null(tower.layer[0][TOWER_Q].bias);
+        assert_true(tower.patch_matrix.ne[0] == 27 && tower.patch_matrix.ne[1] == 64);
+    }
+    static const struct {
+        const char *drop, *what;
+    } rows[] = {{"clip.use_silu", "clip.use_silu is not true"},
+                {"mm.input_norm.weight", "no tensor 'mm.input_norm.weight' (64 x 1"},
+                {"v.blk.1.ffn_gate.weight", "no tensor 'v.blk.1.ffn_gate.weight' (64 x 40"},
+                {"v.token_embd.img_break", "no tensor 'v.token_embd.img_break' (48 x 1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        stator_error e;
+        w.drop[0] = rows[i].drop;
+        tower_model_write_pixtral(&w, &pixtral, 1);
+        assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+        if (strstr(e.text, rows[i].what) == NULL)
+            fail_msg("expected \"%s\" in: %s", rows[i].what, e.text);
+    }
+}
+
 static void test_what_is_missing(void **state) {
     (void)state;
     static const struct {
@@ -126,9 +171,10 @@ static void test_others_are_refused_by_name(void **state) {
     (void)state;
     struct gguf_writer w = gguf_writer_new();
     stator_error e;
-    tower_model_keys(&w, "pixtral");
+    tower_model_keys(&w, "internvl");
     assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
-    assert_non_null(strstr(e.text, "is \"pixtral\"; the projectors qwen3vl_merger and gemma3 are known"));
+    assert_non_null(
+        strstr(e.text, "is \"internvl\"; the projectors qwen3vl_merger, gemma3 and pixtral are known"));
     w = gguf_writer_new();
     tower_model_write(&w, "gemma3", false);
     gguf_writer_tensor(&w, "v.blk.0.ls1.weight", BLOCK_F32, 1, (uint64_t[]){8}, NULL);
@@ -165,12 +211,37 @@ static void test_sizes(void **state) {
     }
 }
 
-/* Whatever the picture, the bound holds. */
-static void test_sizes_stay_below_the_bound(void **state) {
+/* Likewise of Pixtral's (the longer side to 1540, floor, then whole units upwards), where no bound holds; and
+ * three where one does. */
+static void test_pixtral_sizes(void **state) {
     (void)state;
-    uint64_t random = testing_seed("sizes");
-    const struct tower t = {
-        .projector = TOWER_QWEN3VL, .patch = 16, .merge = 2, .min_pixels = 65536, .max_pixels = 16777216};
+    static const uint32_t rows[][4] = {
+        {1024, 1024, 1036, 1036}, {1, 1, 28, 28},           {28, 29, 28, 56},
+        {640, 480, 644, 504},     {1540, 1540, 1540, 1540}, {1541, 1540, 1540, 1540},
+        {4000, 3000, 1540, 1176}, {3000, 4000, 1176, 1540}, {10000, 60, 1540, 28},
+        {65535, 400, 1540, 28},
+    };
+    const struct tower t = {.projector = TOWER_PIXTRAL, .patch = 14, .merge = 2, .image_size = 1540};
+    struct tower_size size;
+    stator_error e = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(tower_size_of(&t, rows[i][0], rows[i][1], 1 << 24, &size, &e), STATOR_OK);
+        if (size.width != rows[i][2] || size.height != rows[i][3])
+            fail_msg("%ux%u becomes %ux%u, expected %ux%u", rows[i][0], rows[i][1], size.width, size.height,
+                     rows[i][2], rows[i][3]);
+    }
+    assert_int_equal(tower_size_of(&t, 4000, 3000, 500000, &size, &e), STATOR_OK);
+    assert_true(size.width == 812 && size.height == 588);
+    assert_int_equal(tower_size_of(&t, 3000, 3000, 28 * 28, &size, &e), STATOR_OK);
+    assert_true(size.width == 28 && size.height == 28);
+    assert_int_equal(tower_most_patches(&t, 1500000), 1913 * 4);
+    assert_int_equal(tower_most_patches(&t, 1 << 24), 110 * 110);
+}
+
+/* Whatever the picture, the bound holds. */
+static void stay_below(const struct tower *of, const char *name) {
+    uint64_t random = testing_seed(name);
+    const struct tower t = *of;
     struct tower_size size;
     stator_error e = {0};
     for (int i = 0; i < 100000; i++) {
@@ -182,20 +253,35 @@ static void test_sizes_stay_below_the_bound(void **state) {
             continue;
         }
         assert_true(size.across >= 1 && size.down >= 1);
-        assert_true((uint64_t)size.width * size.height <= (most > 1024 ? most : 1024));
+        const uint64_t unit = (uint64_t)t.patch * t.merge;
+        assert_true((uint64_t)size.width * size.height <= (most > unit * unit ? most : unit * unit));
+        assert_true(size.across * unit == size.width && size.down * unit == size.height);
+        assert_true((uint64_t)size.across * size.down * t.merge * t.merge <= tower_most_patches(&t, most));
     }
     assert_int_equal(tower_size_of(&t, 201, 1, 1 << 20, &size, &e), STATOR_USAGE);
     assert_non_null(strstr(e.text, "201x1 pixels: one side may be 200 times the other"));
+}
+
+static void test_sizes_stay_below_the_bound(void **state) {
+    (void)state;
+    static const struct tower qwen = {
+        .projector = TOWER_QWEN3VL, .patch = 16, .merge = 2, .min_pixels = 65536, .max_pixels = 16777216};
+    static const struct tower mistral = {
+        .projector = TOWER_PIXTRAL, .patch = 14, .merge = 2, .image_size = 1540};
+    stay_below(&qwen, "sizes");
+    stay_below(&mistral, "pixtral sizes");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_qwen3vl),
         cmocka_unit_test(test_gemma3),
+        cmocka_unit_test(test_pixtral),
         cmocka_unit_test(test_what_is_missing),
         cmocka_unit_test(test_wrong_numbers),
         cmocka_unit_test(test_others_are_refused_by_name),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_pixtral_sizes),
         cmocka_unit_test(test_sizes_stay_below_the_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
