@@ -446,10 +446,8 @@ SELECTS(ulong, long, ulong)
 /* ---- dot products of four bytes. llvm-spirv gives all of them signed operands. */
 #define DOT(S, R, TA, TB)                                                                                    \
     static inline long S##_dot(char4 a, char4 b) {                                                           \
-        long r = 0;                                                                                          \
-        for (int i = 0; i < 4; i++)                                                                          \
-            r += (long)(TA)a[i] * (TB)b[i];                                                                  \
-        return r;                                                                                            \
+        return (long)((TA)a[0] * (TB)b[0]) + (TA)a[1] * (TB)b[1] + (TA)a[2] * (TB)b[2] +                     \
+               (TA)a[3] * (TB)b[3];                                                                          \
     }                                                                                                        \
     R O __spirv_##S##DotKHR_R##R(char4 a, char4 b) {                                                         \
         return (R)S##_dot(a, b);                                                                             \

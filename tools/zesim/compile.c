@@ -28,7 +28,7 @@ __asm__(".section .rodata\n"
 extern const uint8_t builtins_begin[] __attribute__((visibility("hidden")));
 extern const uint8_t builtins_end[] __attribute__((visibility("hidden")));
 
-#define FORMAT "1" /* change it with whatever compile.c or translate.c make of the same input */
+#define FORMAT "2" /* change it with whatever compile.c or translate.c make of the same input */
 
 struct work {
     char folder[512];
@@ -146,10 +146,10 @@ static bool build(const struct work *w, const uint8_t *spirv, size_t size, ze_re
                           "-disable-llvm-passes", "-Wno-override-module"))
         return false;
     *why = ZE_RESULT_ERROR_MODULE_LINK_FAILURE;
-    return TOOL(w, "clang-15", "-O2", "-march=native", "-ffp-contract=off", "-fPIC", "-shared",
-                "-fno-math-errno", "-Wno-override-module", "-o", "k.so", "empty.c", "-Xclang",
-                "-mlink-bitcode-file", "-Xclang", "k.bc", "-Xclang", "-mlink-builtin-bitcode", "-Xclang",
-                "builtins.bc", "-Wl,-z,defs", "-lm");
+    return TOOL(w, "clang-15", "-O2", "-march=native", "-fno-vectorize", "-fno-slp-vectorize",
+                "-ffp-contract=off", "-fPIC", "-shared", "-fno-math-errno", "-Wno-override-module", "-o",
+                "k.so", "empty.c", "-Xclang", "-mlink-bitcode-file", "-Xclang", "k.bc", "-Xclang",
+                "-mlink-builtin-bitcode", "-Xclang", "builtins.bc", "-Wl,-z,defs", "-lm");
 }
 
 static void remove_work(struct work *w) {

@@ -10,6 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Device memory of this size and more lies in huge pages: changing the protection of small ones, and the
+ * faults that follow, took most of the time of large copies. */
+#define HUGE_PAGE ((size_t)2 << 20)
+
 static struct allocation **sorted; /* by address; never removed */
 static size_t n_sorted, capacity;
 static uint64_t host_used, next_id;
@@ -97,8 +101,10 @@ bool memory_reaches(const struct device *d, const struct allocation *a) {
 void memory_range(const struct allocation *a, const void *p, size_t n, bool open) {
     if (a == NULL || a->type != ZE_MEMORY_TYPE_DEVICE || a->open || a->freed || n == 0)
         return;
-    uintptr_t from = (uintptr_t)p / SIM_PAGE * SIM_PAGE;
-    uintptr_t to = ((uintptr_t)p + n + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
+    uintptr_t from = (uintptr_t)p / a->grain * a->grain;
+    uintptr_t to = ((uintptr_t)p + n + a->grain - 1) / a->grain * a->grain;
+    uintptr_t end = (uintptr_t)a->map + a->map_size;
+    to = to < end ? to : end;
     if (mprotect((void *)from, to - from, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
         fatal("mprotect failed");
 }
@@ -149,15 +155,20 @@ void memory_watch(void) {
 static struct allocation *map(size_t size, size_t granted, size_t alignment, bool closed) {
     size_t align = alignment != 0 ? alignment : SIM_PAGE, grain = align > SIM_PAGE ? align : SIM_PAGE;
     size_t used = size + sim.slack, pages = (used + grain - 1) / grain * grain;
-    size_t reserved = pages + grain + SIM_PAGE;
+    bool huge = closed && pages >= HUGE_PAGE;
+    size_t start = huge && grain < HUGE_PAGE ? HUGE_PAGE : grain;
+    size_t reserved = pages + start + SIM_PAGE;
     char *base = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return NULL;
     struct allocation *a = calloc(1, sizeof *a);
     if (a == NULL)
         fatal("out of memory for an allocation");
-    a->map = (char *)(((uintptr_t)base + SIM_PAGE + grain - 1) / grain * grain);
+    a->map = (char *)(((uintptr_t)base + SIM_PAGE + start - 1) / start * start);
     a->map_size = pages;
+    a->grain = huge ? HUGE_PAGE : SIM_PAGE;
+    if (huge)
+        (void)madvise(a->map, pages, MADV_HUGEPAGE); /* without it only slower */
     /* As late in its pages as the alignment allows; with the default alignment at their start. */
     a->at = a->map + (pages - (used + align - 1) / align * align);
     a->size = size, a->granted = granted, a->open = true;

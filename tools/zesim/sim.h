@@ -185,8 +185,8 @@ uint64_t sim_deadline(uint64_t timeout);
 struct allocation {
     char *at; /* what the caller got */
     size_t size, granted;
-    char *map; /* pages, guard pages outside */
-    size_t map_size;
+    char *map;              /* pages, guard pages outside */
+    size_t map_size, grain; /* grain: in these units its pages are opened and closed */
     ze_memory_type_t type;
     struct device *owner; /* NULL: host */
     struct context *context;

@@ -29,13 +29,14 @@ $(ZESIM_BUILD)/%.o: tools/zesim/%.c
 
 $(ZESIM_BUILD)/compile.o: $(ZESIM_BUILD)/builtins.bc
 
-# For the device's target, so that vectors are passed as kernels pass them; then made host text as translate.c does it.
+# For the device's target, so that vectors are passed as kernels pass them; then made host text as translate.c does it. A function
+# marked no-builtins (-ffreestanding) would not be inlined into kernels.
 $(ZESIM_BUILD)/builtins.bc: tools/zesim/builtins.c tools/zesim/code.h
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)clang-15 --target=spir64-unknown-unknown -ffreestanding -std=c2x -O1 -ffp-contract=off -fno-math-errno -Wall -Wextra \
 	    -Werror -Xclang -fallow-half-arguments-and-returns -emit-llvm -S -o $@.ll $<
-	$(Q)sed -E -e '/^target /d' -e 's/ spir_func//; s/ addrspace\([0-9]+\)//g; s/addrspacecast/bitcast/g' \
+	$(Q)sed -E -e '/^target /d' -e 's/ "no-builtins"//' -e 's/ spir_func//; s/ addrspace\([0-9]+\)//g; s/addrspacecast/bitcast/g' \
 	    -e 's/\.p[1-4]i8/.p0i8/g' $@.ll >$@.host.ll
 	$(Q)clang-15 -x ir -O1 -Xclang -disable-llvm-passes -march=native -Wno-override-module -emit-llvm -c -o $@ $@.host.ll
 
