@@ -72,6 +72,9 @@ struct peer_model {
     uint32_t layer_embd;      /* of an embedding of each layer; 0: none */
     uint32_t shared_kv;       /* so many last layers have no K and V, */
     uint32_t shared_ff_width; /* and their feed-forward is so wide; 0: as in others */
+    const char *parts; /* of layers that are one part each: M Mamba-2, * attention, F feed-forward without
+                          gates; or NULL */
+    uint32_t latent;   /* width that experts work on; 0: embd */
     struct peer_key keys[10];
 };
 
@@ -308,6 +311,54 @@ static const struct peer_model peer_models[] = {
               {"logit_scale", .fraction = 1.5f}}},
     {"granitehybrid-dense", "granitehybrid", 3, 96, 160, 3, 3, 64, 200, .flags = PEER_SSD, .key_heads = 1,
      .value_heads = 3, .state = 32, .taps = 2, .inner = 192, .keys = {{"logit_scale", .fraction = 1}}},
+    {"nemotron_h-odd", "nemotron_h", 5, 160, 224, 5, 1, 64, 300, .parts = "MF*MF",
+     .flags = PEER_SSD | PEER_UNTIED | PEER_BIAS | PEER_OUT_BIAS | PEER_FF_BIAS, .key_heads = 2,
+     .value_heads = 6, .state = 48, .taps = 4, .inner = 192},
+    {"nemotron_h_moe-odd",
+     "nemotron_h_moe",
+     5,
+     160,
+     96,
+     5,
+     1,
+     32,
+     300,
+     .parts = "MF*FM",
+     .flags = PEER_SSD | PEER_UNTIED | PEER_CHOICE_BIAS,
+     .experts = 10,
+     .used = 3,
+     .expert_ff = 96,
+     .shared_ff = 64,
+     .key_heads = 2,
+     .value_heads = 6,
+     .state = 48,
+     .taps = 4,
+     .inner = 192,
+     .keys = {{"expert_weights_scale", .fraction = 2.5f},
+              {"expert_shared_count", 1},
+              {"expert_weights_norm", .yes = true}}},
+    {"nemotron_h_moe-latent",
+     "nemotron_h_moe",
+     4,
+     160,
+     128,
+     3,
+     3,
+     64,
+     200,
+     .parts = "FM*F",
+     .flags = PEER_SSD | PEER_UNTIED | PEER_CHOICE_BIAS,
+     .experts = 4,
+     .used = 2,
+     .expert_ff = 128,
+     .shared_ff = 64,
+     .latent = 96,
+     .key_heads = 1,
+     .value_heads = 3,
+     .state = 32,
+     .taps = 2,
+     .inner = 192,
+     .keys = {{"expert_shared_count", 1}, {"expert_weights_norm", .yes = true}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -445,7 +496,12 @@ static inline int peer_is_conv(const struct peer_model *m, uint32_t layer) {
 }
 
 static inline int peer_is_ssd(const struct peer_model *m, uint32_t layer) {
-    return (m->flags & PEER_SSD) != 0 && layer % 3 != 2;
+    return (m->flags & PEER_SSD) != 0 && (m->parts != NULL ? m->parts[layer] == 'M' : layer % 3 != 2);
+}
+
+/* Of layers of one part: nothing but a feed-forward. */
+static inline int peer_is_lone_ff(const struct peer_model *m, uint32_t layer) {
+    return m->parts != NULL && m->parts[layer] == 'F';
 }
 
 static inline void peer_ssd(struct peer_writer *p) {
@@ -540,15 +596,21 @@ static inline void peer_delta(struct peer_writer *p) {
 
 static inline void peer_experts(struct peer_writer *p) {
     const struct peer_model *m = p->m;
-    const uint64_t e = m->embd, ff = m->expert_ff;
+    const uint64_t e = m->embd, ff = m->expert_ff, in = m->latent > 0 ? m->latent : e;
+    const int gated = m->parts == NULL;
     peer_floats(p, "ffn_gate_inp.weight", 2, (uint64_t[]){e, m->experts, 1}, 0, 4 / sqrtf((float)e));
     if (m->flags & PEER_ONE_GATE_UP) {
         peer_matrices(p, "ffn_gate_up_exps.weight", e, 2 * ff, m->experts, 1);
     } else {
-        peer_matrices(p, "ffn_gate_exps.weight", e, ff, m->experts, 1);
-        peer_matrices(p, "ffn_up_exps.weight", e, ff, m->experts, 1);
+        if (gated)
+            peer_matrices(p, "ffn_gate_exps.weight", in, ff, m->experts, 1);
+        peer_matrices(p, "ffn_up_exps.weight", in, ff, m->experts, 1);
     }
-    peer_matrices(p, "ffn_down_exps.weight", ff, e, m->experts, 1);
+    peer_matrices(p, "ffn_down_exps.weight", ff, in, m->experts, 1);
+    if (m->latent > 0) {
+        peer_matrix(p, "ffn_latent_down.weight", e, in);
+        peer_matrix(p, "ffn_latent_up.weight", in, e);
+    }
     if (m->flags & PEER_EXPERT_BIAS) {
         peer_vector(p, "ffn_gate_inp.bias", m->experts, 0);
         peer_floats(p, "ffn_gate_exps.bias", 2, (uint64_t[]){ff, m->experts, 1}, 0, 0.5f);
@@ -560,7 +622,8 @@ static inline void peer_experts(struct peer_writer *p) {
     if (m->flags & PEER_SHARED_ROUTER)
         peer_vector(p, "ffn_gate_inp_shexp.weight", e, 0);
     if (m->shared_ff > 0) {
-        peer_matrix(p, "ffn_gate_shexp.weight", e, m->shared_ff);
+        if (gated)
+            peer_matrix(p, "ffn_gate_shexp.weight", e, m->shared_ff);
         peer_matrix(p, "ffn_up_shexp.weight", e, m->shared_ff);
         peer_matrix(p, "ffn_down_shexp.weight", m->shared_ff, e);
     }
@@ -570,7 +633,7 @@ static inline void peer_layer(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     if (!(m->flags & PEER_NO_PRE_NORMS)) {
         peer_vector(p, "attn_norm.weight", m->embd, 1);
-        if (!(m->flags & PEER_ONE_NORM))
+        if (!(m->flags & PEER_ONE_NORM) && m->parts == NULL)
             peer_vector(p, m->flags & PEER_LATE_FFN_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
                         m->embd, 1);
     }
@@ -591,8 +654,10 @@ static inline void peer_layer(struct peer_writer *p) {
         peer_ssd(p);
     else if (peer_is_conv(m, p->layer))
         peer_conv(p);
-    else
+    else if (!peer_is_lone_ff(m, p->layer))
         peer_attention(p);
+    if (m->parts != NULL && !peer_is_lone_ff(m, p->layer))
+        return;
     if (m->experts > 0 && p->layer >= m->leading) {
         peer_experts(p);
         if (!(m->flags & PEER_BESIDE))
@@ -604,12 +669,13 @@ static inline void peer_layer(struct peer_writer *p) {
     }
     const int fused = (m->flags & (PEER_FUSED | PEER_FUSED_FF)) != 0;
     const uint32_t ff = peer_ff(m, p->layer);
-    if (!fused)
+    if (!fused && m->parts == NULL)
         peer_matrix(p, "ffn_gate.weight", m->embd, ff);
     peer_matrix(p, "ffn_up.weight", m->embd, fused ? 2 * ff : ff);
     peer_matrix(p, "ffn_down.weight", ff, m->embd);
     if (m->flags & PEER_FF_BIAS) {
-        peer_vector(p, "ffn_gate.bias", m->ff, 0);
+        if (m->parts == NULL)
+            peer_vector(p, "ffn_gate.bias", m->ff, 0);
         peer_vector(p, "ffn_up.bias", m->ff, 0);
         peer_vector(p, "ffn_down.bias", m->embd, 0);
     }
@@ -658,13 +724,13 @@ static inline void peer_ffs(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     uint32_t each[16] = {0};
     char key[96];
-    if (m->shared_ff_width == 0) {
+    if (m->shared_ff_width == 0 && m->parts == NULL) {
         peer_number(p, "feed_forward_length", m->ff);
         return;
     }
     snprintf(key, sizeof key, "%s.feed_forward_length", m->arch);
     for (uint32_t i = 0; i < m->layers && i < 16; i++)
-        each[i] = peer_ff(m, i);
+        each[i] = m->parts != NULL && !peer_is_lone_ff(m, i) ? 0 : peer_ff(m, i);
     gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
 }
 
@@ -679,9 +745,9 @@ static inline void peer_kv_heads(struct peer_writer *p) {
         return;
     }
     for (uint32_t i = 0; i < m->layers && i < 16; i++)
-        each[i] = peer_is_conv(m, i) || peer_is_ssd(m, i) ? 0
-                  : peer_is_wide(m, i)                    ? m->wide_kv_heads
-                                                          : m->kv_heads;
+        each[i] = peer_is_conv(m, i) || peer_is_ssd(m, i) || peer_is_lone_ff(m, i) ? 0
+                  : peer_is_wide(m, i)                                             ? m->wide_kv_heads
+                                                                                   : m->kv_heads;
     gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
 }
 
@@ -705,6 +771,7 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"expert_feed_forward_length", m->expert_ff},
                      {"expert_shared_feed_forward_length", m->shared_ff},
                      {"leading_dense_block_count", m->leading},
+                     {"moe_latent_size", m->latent},
                      {"shortconv.l_cache", m->flags & PEER_SHORT_CONV ? m->taps : 0},
                      {"ssm.conv_kernel", m->flags & PEER_SHORT_CONV ? 0 : m->taps},
                      {"ssm.state_size", m->state},

@@ -15,6 +15,8 @@ ADJACENT = ('cohere2', 'ernie4_5-moe', 'llama', 'granite', 'granitehybrid', 'gra
 POST_NORMS = ('gemma2', 'gemma3', 'gemma4', 'olmo2', 'exaone4', 'glm4')
 # Those whose norms of q and k are of all heads together.
 WIDE_NORMS = ('olmo2', 'minimax-m2')
+# Layers of one part behind one norm, and feed-forwards without gates.
+ONE_PART = ('nemotron_h', 'nemotron_h_moe')
 GELU = ('gemma', 'gemma2', 'gemma3', 'gemma4')
 
 
@@ -83,6 +85,10 @@ def silu(x):
 
 def gelu(x):
     return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+
+
+def relu2(x):
+    return np.maximum(x, 0) ** 2
 
 
 def softmax(x, sink=None):
@@ -178,7 +184,7 @@ class Model:
             return (window, base) if (i + 1) % 4 else (None, None)
         if self.arch == 'smollm3':
             return None, base if (i + 1) % 4 else None
-        if self.key('rope.scaling.finetuned') is False:
+        if self.key('rope.scaling.finetuned') is False or self.arch in ONE_PART:
             return None, None
         return None, base
 
@@ -296,6 +302,8 @@ class Model:
 
     def expert(self, e, x):
         bias = lambda name: self.w(name + '.bias')[e] if self.has(name + '.bias') else 0
+        if self.arch in ONE_PART:
+            return self.w('ffn_down_exps.weight')[e] @ relu2(self.w('ffn_up_exps.weight')[e] @ x)
         if self.has('ffn_gate_up_exps.weight'):
             gate, up = np.split(self.w('ffn_gate_up_exps.weight')[e] @ x, 2)
         else:
@@ -308,15 +316,21 @@ class Model:
         return self.w('ffn_down_exps.weight')[e] @ inner * self.scale('ffn_down_exps')[e] + bias('ffn_down_exps')
 
     def experts(self, h, router_in=None):
-        used, out = self.key('expert_used_count'), np.zeros_like(h)
+        used = self.key('expert_used_count')
         logits = self.product(h, 'ffn_gate_inp') if router_in is None else router_in @ self.w('ffn_gate_inp.weight').T
-        score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2', 'lfm2moe') else softmax(logits)
+        score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2', 'lfm2moe', 'nemotron_h_moe') else softmax(logits)
         choice = score + (self.w('exp_probs_b.bias') if self.has('exp_probs_b.bias') else 0)
-        for t, x in enumerate(h):
+        latent = self.has('ffn_latent_down.weight')
+        inner = self.product(h, 'ffn_latent_down') if latent else h
+        out = np.zeros_like(inner)
+        for t, x in enumerate(inner):
             top = np.argsort(-choice[t], kind='stable')[:used]
             weights = score[t, top] / (score[t, top].sum() if self.key('expert_weights_norm', self.arch != 'qwen2moe') else 1)
             for e, weight in zip(top, weights * (self.key('expert_weights_scale', 0) or 1)):
                 out[t] += weight * self.expert(e, x)
+        out = self.product(out, 'ffn_latent_up') if latent else out
+        if self.arch in ONE_PART:
+            return out + self.product(relu2(self.product(h, 'ffn_up_shexp')), 'ffn_down_shexp')
         if self.has('ffn_up_shexp.weight'):
             shared = self.product(silu(self.product(h, 'ffn_gate_shexp')) * self.product(h, 'ffn_up_shexp'), 'ffn_down_shexp')
             out += shared * (sigmoid(h @ self.w('ffn_gate_inp_shexp.weight'))[:, None] if self.has('ffn_gate_inp_shexp.weight') else 1)
@@ -327,12 +341,16 @@ class Model:
 
     def dense(self, h):
         up = self.product(h, 'ffn_up')
+        if self.arch in ONE_PART:
+            return self.product(relu2(up), 'ffn_down')
         gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
         return self.product((gelu if self.arch in GELU else silu)(gate) * up, 'ffn_down')
 
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
+        if self.arch in ONE_PART:
+            return x + (self.mamba(h) if self.has('ssm_d') else self.attention(h, i) if self.has('attn_q.weight') else self.feed_forward(h))
         out = self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
         if self.arch == 'cohere2':  # side by side
             return x + out + self.feed_forward(h)

@@ -35,7 +35,8 @@ static void build(struct graph *g, const struct shape *s) {
         const struct shape_layer *l = &s->layers[i];
         p.kv = shape_has_window(s, i) ? window : all;
         parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
-        parts_experts(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(s, i)));
+        parts_experts(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(s, i)),
+                      GRAPH_SWIGLU);
     }
     parts_end(&p);
 }

@@ -69,10 +69,11 @@ enum graph_epilogue {
     GRAPH_PAIRS,    /* out[r] = sum[2r] + sum[2r + 1]: int8 rows 2r and 2r + 1 of `in` hold the value and the
                        remainder of row r */
     GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up, each with its bias */
-    GRAPH_GEGLU     /* the same with gelu */
-    /* EXPERTS has four of them. SWIGLU, GEGLU: `in` has a row per token, `out` a row per chosen expert.
-     * RESIDUAL: `in` has a row per chosen expert; out += the sum of a token's rows times their weights (+
-     * shared), in ascending order of experts. STORE: out = that sum. */
+    GRAPH_GEGLU,    /* the same with gelu */
+    GRAPH_RELU2     /* weight[0] alone: out = the square of the larger of sum + bias and +0 */
+    /* EXPERTS has five of them. SWIGLU, GEGLU, RELU2: `in` has a row per token, `out` a row per chosen
+     * expert. RESIDUAL: `in` has a row per chosen expert; out += the sum of a token's rows times their
+     * weights (+ shared), in ascending order of experts. STORE: out = that sum. */
 };
 
 /* Number formats of a value (struct kernels_act); a value may have several. */
@@ -442,9 +443,11 @@ const char *graph_op_name(const struct graph_op *op);
 uint32_t graph_op_value(const struct graph_op *op, uint32_t bit);
 bool graph_op_reads(const struct graph_op *op, uint32_t value);
 bool graph_op_writes(const struct graph_op *op, uint32_t value);
-/* Whether the op multiplies by two matrices of each expert, gate and up, for one output. */
-bool graph_op_gates_experts(const struct graph_op *op);
-/* Whether the op multiplies by two matrices, gate and up, for one output. */
+/* Whether the op is a product with the first matrices of each expert (SWIGLU, GEGLU, RELU2). */
+bool graph_op_opens_experts(const struct graph_op *op);
+/* Whether the op is a product whose sums go through a function (SWIGLU, GEGLU, RELU2). */
+bool graph_op_activated(const struct graph_op *op);
+/* Whether it multiplies by two matrices (of each expert), gate and up, for one output. */
 bool graph_op_gated(const struct graph_op *op);
 /* Multiply-adds of one row of a step. */
 uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op);

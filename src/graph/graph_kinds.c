@@ -40,12 +40,16 @@ const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {
     return &kinds[kind];
 }
 
-bool graph_op_gated(const struct graph_op *op) {
-    return op->kind == GRAPH_MATMUL && (op->epilogue == GRAPH_SWIGLU || op->epilogue == GRAPH_GEGLU);
+bool graph_op_activated(const struct graph_op *op) {
+    return op->kind == GRAPH_MATMUL && op->epilogue >= GRAPH_SWIGLU;
 }
 
-bool graph_op_gates_experts(const struct graph_op *op) {
-    return op->kind == GRAPH_EXPERTS && (op->epilogue == GRAPH_SWIGLU || op->epilogue == GRAPH_GEGLU);
+bool graph_op_opens_experts(const struct graph_op *op) {
+    return op->kind == GRAPH_EXPERTS && op->epilogue >= GRAPH_SWIGLU;
+}
+
+bool graph_op_gated(const struct graph_op *op) {
+    return (graph_op_activated(op) || graph_op_opens_experts(op)) && op->epilogue != GRAPH_RELU2;
 }
 
 const char *graph_op_name(const struct graph_op *op) {
@@ -54,9 +58,12 @@ const char *graph_op_name(const struct graph_op *op) {
     if (op->kind == GRAPH_EXPERTS)
         return op->epilogue == GRAPH_SWIGLU  ? "experts swiglu"
                : op->epilogue == GRAPH_GEGLU ? "experts geglu"
+               : op->epilogue == GRAPH_RELU2 ? "experts relu2"
                                              : "experts down";
-    if (graph_op_gated(op))
-        return op->epilogue == GRAPH_SWIGLU ? "matmul swiglu" : "matmul geglu";
+    if (graph_op_activated(op))
+        return op->epilogue == GRAPH_SWIGLU  ? "matmul swiglu"
+               : op->epilogue == GRAPH_GEGLU ? "matmul geglu"
+                                             : "matmul relu2";
     return graph_kind_info(op->kind)->name;
 }
 

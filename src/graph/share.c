@@ -173,9 +173,9 @@ static struct rows rows_of(const struct sharing *s, const struct graph_op *op, u
 
 /* The product with one matrix, or with gate and up. */
 static void divide_product(struct sharing *s, struct graph_op *op, const struct rows *r, bool is_shared) {
-    const bool gated = graph_op_gated(op);
+    const bool gated = graph_op_activated(op);
     const uint32_t whole = op->out;
-    CHECK(op->n_weights == (gated ? 2u : 1u));
+    CHECK(op->n_weights == (graph_op_gated(op) ? 2u : 1u));
     if (!r->divided)
         return;
     for (uint32_t k = 0; k < op->n_weights; k++)
@@ -221,7 +221,7 @@ static void divide_experts(struct sharing *s, struct graph_op *op) {
     for (uint32_t k = 0; k < op->n_weights; k++)
         cut(s, op, k, r.first, r.end);
     op->out = own_value(s, whole, r.end - r.first);
-    const bool gated = graph_op_gates_experts(op);
+    const bool gated = graph_op_opens_experts(op);
     const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
     if (gated) {
         r.x.used = op->experts.used;

@@ -490,6 +490,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return s->experts.count;
     case SHAPE_EXPERT_FF:
         return s->experts.ff;
+    case SHAPE_EXPERT_IN:
+        return s->experts.latent > 0 ? s->experts.latent : s->n_embd;
     case SHAPE_TWO_EXPERT_FF:
         return 2 * (uint64_t)s->experts.ff;
     case SHAPE_SHARED_FF:
@@ -516,29 +518,37 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
     case SHAPE_CONV_LAYERS:
         return s->no_attention[layer];
     case SHAPE_DENSE_LAYERS:
-        return !shape_has_experts(s, layer);
+        return shape_has_ff(s, layer) && !shape_has_experts(s, layer);
     case SHAPE_EXPERT_LAYERS:
         return shape_has_experts(s, layer);
     case SHAPE_SHARED_LAYERS:
         return shape_has_experts(s, layer) && s->experts.shared_ff > 0;
+    case SHAPE_LATENT_LAYERS:
+        return shape_has_experts(s, layer) && s->experts.latent > 0;
     }
     CHECK(!"a kind of layers");
     return false;
 }
 
 /* The key that says which layers have attention, and what such a layer is called. */
-static const char *what_says(const struct shape *s, uint32_t layer, char out[128]) {
-    if (s->attention_optional)
-        snprintf(out, 128, "%s.attention.head_count_kv, %" PRIu32, s->arch_name,
-                 s->no_attention[layer] ? 0 : s->n_kv_heads);
+static const char *what_says(const struct shape *s, uint32_t layer, char out[160]) {
+    const uint32_t kv_heads = s->no_attention[layer] ? 0 : s->n_kv_heads;
+    if (s->one_part)
+        snprintf(out, 160,
+                 "%s.attention.head_count_kv, %" PRIu32 ", feed_forward_length, %" PRIu32
+                 ", and moe_latent_size, %" PRIu32,
+                 s->arch_name, kv_heads, s->ffs[layer], s->experts.latent);
+    else if (s->attention_optional)
+        snprintf(out, 160, "%s.attention.head_count_kv, %" PRIu32, s->arch_name, kv_heads);
     else
-        snprintf(out, 128, "%s.full_attention_interval, %" PRIu32, s->arch_name, s->delta.interval);
+        snprintf(out, 160, "%s.full_attention_interval, %" PRIu32, s->arch_name, s->delta.interval);
     return out;
 }
 
 static const char *kind_of(const struct shape *s, uint32_t layer) {
     return shape_has_attention(s, layer) ? "full attention"
            : shape_is_delta(s, layer)    ? (s->delta.ssd ? "Mamba-2" : "delta-net")
+           : s->one_part                 ? "feed-forward"
                                          : "convolution";
 }
 
@@ -547,7 +557,7 @@ static stator_status missing(const struct gguf *g, const struct shape *s, const 
                              const char *prefix, uint32_t layer, stator_error *e) {
     const bool mixed =
         s->experts.count > 0 || (layer < s->n_layers && s->layers[layer].experts.router != NULL);
-    if (p->layers >= SHAPE_DENSE_LAYERS && mixed)
+    if (p->layers >= SHAPE_DENSE_LAYERS && mixed && !s->one_part)
         return gguf_error(
             g, e,
             "tensor '%s%s' is missing: %s.expert_count is %" PRIu32 ", leading_dense_block_count %" PRIu32
@@ -555,7 +565,7 @@ static stator_status missing(const struct gguf *g, const struct shape *s, const 
             prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff,
             p->layers == SHAPE_DENSE_LAYERS ? "a dense feed-forward" : "experts");
     if (layer < s->n_layers && p->layers != SHAPE_ALL_LAYERS) {
-        char why[128];
+        char why[160];
         return gguf_error(g, e, "tensor '%s%s' is missing: by %s, this layer is a %s one", prefix, p->name,
                           what_says(s, layer, why), kind_of(s, layer));
     }
@@ -607,13 +617,13 @@ static stator_status check_absent(const struct gguf *g, const struct shape *s, c
                                   stator_error *e) {
     if (t == NULL)
         return STATOR_OK;
-    if (p->layers >= SHAPE_DENSE_LAYERS)
+    if (p->layers >= SHAPE_DENSE_LAYERS && !s->one_part)
         return gguf_error(
             g, e,
             "tensor '%s%s' does not belong to this layer: %s.expert_count is %" PRIu32
             ", leading_dense_block_count %" PRIu32 ", and the shared expert has %" PRIu32 " rows",
             prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff);
-    char why[128];
+    char why[160];
     return gguf_error(g, e, "tensor '%s%s' is not expected: by %s, this layer is a %s one", prefix, p->name,
                       what_says(s, layer, why), kind_of(s, layer));
 }

@@ -41,6 +41,7 @@ enum shape_extent {
     SHAPE_CONV_TAPS,
     SHAPE_EXPERTS,
     SHAPE_EXPERT_FF,
+    SHAPE_EXPERT_IN,     /* what experts multiply and give: n_embd, or experts.latent */
     SHAPE_TWO_EXPERT_FF, /* gate, then up */
     SHAPE_SHARED_FF,
     SHAPE_LABELS,
@@ -56,7 +57,8 @@ enum shape_layers {
     SHAPE_CONV_LAYERS,   /* shape.no_attention: a gated convolution in its place */
     SHAPE_DENSE_LAYERS,  /* without experts */
     SHAPE_EXPERT_LAYERS, /* shape_has_experts */
-    SHAPE_SHARED_LAYERS  /* of those, in models with a shared expert */
+    SHAPE_SHARED_LAYERS, /* of those, in models with a shared expert */
+    SHAPE_LATENT_LAYERS  /* of those, in models with experts.latent */
 };
 
 /* One row per tensor name of an architecture. */
@@ -114,11 +116,12 @@ struct shape_layer {
     const struct gguf_tensor *gate_bias, *up_bias; /* [n_ff] */
     const struct gguf_tensor *down_bias;           /* [n_embd] */
     struct shape_experts_tensors {
-        const struct gguf_tensor *router;           /* [n_embd, experts] */
-        const struct gguf_tensor *router_bias;      /* [experts] */
-        const struct gguf_tensor *choice_bias;      /* [experts], of what chooses alone */
-        const struct gguf_tensor *gate, *up, *down; /* 3-D, a matrix per expert */
-        const struct gguf_tensor *gate_up;          /* in place of two: gate's rows, then up's */
+        const struct gguf_tensor *router;                  /* [n_embd, experts] */
+        const struct gguf_tensor *router_bias;             /* [experts] */
+        const struct gguf_tensor *choice_bias;             /* [experts], of what chooses alone */
+        const struct gguf_tensor *gate, *up, *down;        /* 3-D, a matrix per expert */
+        const struct gguf_tensor *gate_up;                 /* in place of two: gate's rows, then up's */
+        const struct gguf_tensor *latent_down, *latent_up; /* [n_embd, latent] before, and back behind */
         const struct gguf_tensor *gate_bias, *up_bias, *down_bias; /* [rows, experts] F32 */
         const struct gguf_tensor *shared_router;                   /* [n_embd] */
         const struct gguf_tensor *shared_gate, *shared_up, *shared_down;
@@ -162,6 +165,7 @@ struct shape_experts {
     uint32_t count, used;
     uint32_t ff;            /* rows of an expert's gate and up */
     uint32_t shared_ff;     /* of the shared expert; 0: none */
+    uint32_t latent;        /* the chosen experts work on products of so many values; 0: on n_embd */
     uint32_t leading_dense; /* layers that have a dense feed-forward */
     bool of_chosen;         /* the softmax is of the logits of the chosen alone */
     bool sigmoid;           /* weights are sigmoids of the router's logits; else a softmax */
@@ -207,6 +211,8 @@ struct shape {
     uint32_t window_pattern;        /* of such an architecture, for shape_read_window */
     bool ff_by_layer;               /* to the architecture the feed-forward is as wide as ffs[layer] says */
     uint32_t ffs[SHAPE_MAX_LAYERS]; /* n_ff is the widest */
+    bool one_part;        /* with ff_by_layer: to the architecture a layer is a mixer of Mamba-2, attention or
+                             (ffs[layer] > 0) a feed-forward, and nothing else */
     uint32_t shared_kv;   /* so many last layers have no K and V: each reads the cache of an earlier layer */
     uint32_t layer_embd;  /* width of an embedding that each layer has of its own; 0: none */
     float embed_scale;    /* embedding times this; 0: as it is */
@@ -272,7 +278,8 @@ stator_status shape_read_kv_heads_by_kind(const struct gguf *g, struct shape *s,
 /* The rest of window_heads, after the other layers' heads: ARCH.attention.key_length_swa, value_length_swa,
  * ARCH.rope.dimension_count_swa; a missing key means the number of the other layers. */
 stator_status shape_read_window_heads(const struct gguf *g, struct shape *s, stator_error *e);
-/* ARCH.feed_forward_length, a number or one per layer: ffs and n_ff, for shapes with ff_by_layer. */
+/* ARCH.feed_forward_length, a number or one per layer: ffs and n_ff, for shapes with ff_by_layer. With
+ * one_part it may be 0 in some layers. */
 stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error *e);
 static inline uint32_t shape_ff_of(const struct shape *s, uint32_t layer) {
     return s->ff_by_layer && layer < s->n_layers ? s->ffs[layer] : s->n_ff;
@@ -319,7 +326,8 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
 static inline bool shape_is_delta(const struct shape *s, uint32_t layer) {
     if (s->delta.key_heads == 0 || layer >= s->n_layers)
         return false;
-    return s->delta.ssd ? s->no_attention[layer] : (layer + 1) % s->delta.interval != 0;
+    return s->delta.ssd ? s->no_attention[layer] && (!s->one_part || s->ffs[layer] == 0)
+                        : (layer + 1) % s->delta.interval != 0;
 }
 static inline bool shape_has_attention(const struct shape *s, uint32_t layer) {
     return !shape_is_delta(s, layer) && !s->no_attention[layer];
@@ -332,8 +340,11 @@ stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, con
 /* The same, and s->experts, whose ff, sigmoid, norm and scale have the architecture's defaults; ff 0: it is
  * n_ff. A file without experts is one without (count 0). */
 stator_status shape_read_experts(const struct gguf *g, struct shape *s, stator_error *e);
+static inline bool shape_has_ff(const struct shape *s, uint32_t layer) {
+    return !s->one_part || (layer < s->n_layers && s->ffs[layer] > 0);
+}
 static inline bool shape_has_experts(const struct shape *s, uint32_t layer) {
-    return s->experts.count > 0 && layer >= s->experts.leading_dense;
+    return s->experts.count > 0 && layer >= s->experts.leading_dense && shape_has_ff(s, layer);
 }
 /* Every tensor of the file to its place, and every place checked; a tensor without a place is refused. */
 stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,

@@ -105,9 +105,10 @@ stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error
     stator_status rc = check_integers(g, s, key, &v, e);
     for (uint32_t i = 0; rc == STATOR_OK && i < s->n_layers; i++) {
         const int64_t here = gguf_item_i64(&v, i);
-        if (here < 1 || here > MAX_WIDTH)
-            return gguf_error(g, e, "key '%s' is %" PRId64 " in layer %" PRIu32 ", expected 1 to %d", key,
-                              here, i, MAX_WIDTH);
+        const int least = s->one_part ? 0 : 1;
+        if (here < least || here > MAX_WIDTH)
+            return gguf_error(g, e, "key '%s' is %" PRId64 " in layer %" PRIu32 ", expected %d to %d", key,
+                              here, i, least, MAX_WIDTH);
         s->ffs[i] = (uint32_t)here;
         s->n_ff = ARITH_MAX(s->n_ff, s->ffs[i]);
     }

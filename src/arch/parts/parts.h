@@ -81,7 +81,7 @@ uint32_t parts_window(struct parts *p, uint32_t window);
 uint32_t parts_heads(struct parts *p, uint32_t layer, uint32_t normed);
 /* The forms that gate and up of the layer multiply, which may be one tensor. */
 uint32_t parts_gated_forms(const struct shape_layer *l);
-/* gate x normed through silu or gelu, times up x normed. */
+/* gate x normed through silu or gelu, times up x normed; or (RELU2) up x normed through relu, squared. */
 uint32_t parts_gated(struct parts *p, uint32_t layer, uint32_t normed, enum graph_epilogue gate);
 /* p->x += the product of those heads. */
 void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
@@ -152,9 +152,10 @@ stator_status parts_read_hybrid(const struct gguf *g, struct shape *s, stator_er
 void parts_swiglu(struct parts *p, uint32_t layer, uint32_t normed);
 
 /* p->x += the experts that the router chooses for each row of `normed` (in parts_experts_forms), and the
- * shared one. */
+ * shared one. gate: SWIGLU, GEGLU, or RELU2 of experts without a gate. With experts.latent the chosen ones
+ * lie between ffn_latent_down and ffn_latent_up. */
 uint32_t parts_experts_forms(const struct shape *s, uint32_t layer);
-void parts_experts(struct parts *p, uint32_t layer, uint32_t normed);
+void parts_experts(struct parts *p, uint32_t layer, uint32_t normed, enum graph_epilogue gate);
 /* The norm of `dense` plus the norm of what the layer's experts make of p->x, each normed for itself; the
  * router reads p->x normed and times PARTS_ROUTER_SCALE / sqrt(n_embd). With the tensors of
  * PARTS_EXPERTS_BESIDE, which parts_layer_normed_behind looks for. */
@@ -263,15 +264,24 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         SHAPE_LAYER(experts.choice_bias), .name = "exp_probs_b.bias", .cols = SHAPE_EXPERTS,                 \
                                           .optional = true, .layers = SHAPE_EXPERT_LAYERS                    \
     }
+#define PARTS_SHARED_ROW(field, text, c, r)                                                                  \
+    { SHAPE_LAYER(experts.field), .name = (text), .cols = (c), .rows = (r), .layers = SHAPE_SHARED_LAYERS }
 #define PARTS_SHARED_EXPERT                                                                                  \
-    {SHAPE_LAYER(experts.shared_gate), .name = "ffn_gate_shexp.weight", .cols = SHAPE_EMBD,                  \
-     .rows = SHAPE_SHARED_FF, .layers = SHAPE_SHARED_LAYERS},                                                \
-        {SHAPE_LAYER(experts.shared_up), .name = "ffn_up_shexp.weight", .cols = SHAPE_EMBD,                  \
-         .rows = SHAPE_SHARED_FF, .layers = SHAPE_SHARED_LAYERS},                                            \
-    {                                                                                                        \
-        SHAPE_LAYER(experts.shared_down), .name = "ffn_down_shexp.weight", .cols = SHAPE_SHARED_FF,          \
-                                          .rows = SHAPE_EMBD, .layers = SHAPE_SHARED_LAYERS                  \
-    }
+    PARTS_SHARED_ROW(shared_gate, "ffn_gate_shexp.weight", SHAPE_EMBD, SHAPE_SHARED_FF),                     \
+        PARTS_SHARED_ROW(shared_up, "ffn_up_shexp.weight", SHAPE_EMBD, SHAPE_SHARED_FF),                     \
+        PARTS_SHARED_ROW(shared_down, "ffn_down_shexp.weight", SHAPE_SHARED_FF, SHAPE_EMBD)
+/* The same without gates. */
+#define PARTS_UNGATED_EXPERTS                                                                                \
+    {SHAPE_LAYER(experts.router), .name = "ffn_gate_inp.weight", .cols = SHAPE_EMBD, .rows = SHAPE_EXPERTS,  \
+     .layers = SHAPE_EXPERT_LAYERS},                                                                         \
+        {SHAPE_LAYER(experts.latent_down), .name = "ffn_latent_down.weight", .cols = SHAPE_EMBD,             \
+         .rows = SHAPE_EXPERT_IN, .layers = SHAPE_LATENT_LAYERS},                                            \
+        {SHAPE_LAYER(experts.latent_up), .name = "ffn_latent_up.weight", .cols = SHAPE_EXPERT_IN,            \
+         .rows = SHAPE_EMBD, .layers = SHAPE_LATENT_LAYERS},                                                 \
+        PARTS_EXPERTS_MATRIX(up, "ffn_up_exps.weight", SHAPE_EXPERT_IN, SHAPE_EXPERT_FF, ),                  \
+        PARTS_EXPERTS_MATRIX(down, "ffn_down_exps.weight", SHAPE_EXPERT_FF, SHAPE_EXPERT_IN, ),              \
+        PARTS_SHARED_ROW(shared_up, "ffn_up_shexp.weight", SHAPE_EMBD, SHAPE_SHARED_FF),                     \
+        PARTS_SHARED_ROW(shared_down, "ffn_down_shexp.weight", SHAPE_SHARED_FF, SHAPE_EMBD)
 #define PARTS_SHARED_ROUTER                                                                                  \
     {                                                                                                        \
         SHAPE_LAYER(experts.shared_router), .name = "ffn_gate_inp_shexp.weight", .cols = SHAPE_EMBD,         \

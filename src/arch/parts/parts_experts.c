@@ -36,17 +36,18 @@ static uint32_t value_of_rows(struct parts *p, uint32_t layer, const char *name,
 }
 
 static uint32_t experts_forms(const struct shape_experts_tensors *t) {
-    return t->gate_up != NULL ? graph_form_for(t->gate_up) : parts_forms(t->gate, t->up, NULL);
+    return t->gate_up != NULL ? graph_form_for(t->gate_up) : parts_forms(t->up, t->gate, NULL);
 }
 
 uint32_t parts_experts_forms(const struct shape *s, uint32_t layer) {
     const struct shape_experts_tensors *t = &s->layers[layer].experts;
     uint32_t forms = graph_form_for(t->router);
-    forms |= experts_forms(t);
+    forms |= t->latent_down != NULL ? graph_form_for(t->latent_down) : experts_forms(t);
     if (t->shared_router != NULL)
         forms |= graph_form_for(t->shared_router);
-    return t->shared_gate != NULL ? forms | parts_forms(t->shared_gate, t->shared_up, NULL) : forms;
+    return t->shared_up != NULL ? forms | parts_forms(t->shared_up, t->shared_gate, NULL) : forms;
 }
+
 /* One column of logits for each expert, and behind them the shared expert's gate. */
 static uint32_t add_router(struct parts *p, uint32_t i, uint32_t normed) {
     const struct shape_experts_tensors *t = &p->s->layers[i].experts;
@@ -62,24 +63,29 @@ static uint32_t add_router(struct parts *p, uint32_t i, uint32_t normed) {
     return logits;
 }
 
-static uint32_t add_shared(struct parts *p, uint32_t i, uint32_t normed) {
+/* What the shared expert's last matrix multiplies. */
+static uint32_t add_shared_inner(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
     const struct shape_experts_tensors *t = &p->s->layers[i].experts;
     uint32_t h =
         parts_value(p, i, "ffn_shexp_h", p->s->experts.shared_ff, GRAPH_F32 | graph_form_for(t->shared_down));
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, h);
-    op->epilogue = GRAPH_SWIGLU;
-    graph_op_weight(p->g, op, t->shared_gate, NULL, 0);
+    op->epilogue = gate;
+    if (t->shared_gate != NULL)
+        graph_op_weight(p->g, op, t->shared_gate, NULL, 0);
     graph_op_weight(p->g, op, t->shared_up, NULL, 0);
-    uint32_t out = parts_value(p, i, "ffn_shexp", p->s->n_embd, GRAPH_F32);
-    op = graph_add_op(p->g, GRAPH_MATMUL, i, h, out);
-    graph_op_weight(p->g, op, t->shared_down, NULL, 0);
-    return out;
+    return h;
+}
+
+static uint32_t add_shared(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
+    return parts_product(p, i, "ffn_shexp", add_shared_inner(p, i, normed, gate),
+                         p->s->layers[i].experts.shared_down);
 }
 
 static void add_gate_up(struct graph *g, struct graph_op *op, const struct shape_experts_tensors *t,
                         uint32_t ff) {
     if (t->gate_up == NULL) {
-        graph_op_weight(g, op, t->gate, t->gate_bias, 0);
+        if (t->gate != NULL)
+            graph_op_weight(g, op, t->gate, t->gate_bias, 0);
         graph_op_weight(g, op, t->up, t->up_bias, 0);
         return;
     }
@@ -114,8 +120,8 @@ static void add_experts(struct parts *p, uint32_t i, uint32_t normed, uint32_t i
     op->experts = x;
     add_gate_up(g, op, t, p->s->experts.ff);
 
-    if (t->shared_gate != NULL)
-        x.shared = add_shared(p, i, normed);
+    if (t->shared_up != NULL && t->latent_up == NULL)
+        x.shared = add_shared(p, i, normed, gate);
     if (t->shared_router != NULL)
         x.gate = logits;
     op = graph_add_op(g, GRAPH_EXPERTS, i, h, out);
@@ -123,11 +129,35 @@ static void add_experts(struct parts *p, uint32_t i, uint32_t normed, uint32_t i
     op->experts = x;
     graph_op_weight(g, op, t->down, t->down_bias, 0);
     if (g->want.experts_apart)
-        op->work = value_of_rows(p, i, "ffn_experts", slots, p->s->n_embd, GRAPH_F32);
+        op->work = value_of_rows(p, i, "ffn_experts", slots, g->values[out].width, GRAPH_F32);
 }
 
-void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
-    add_experts(p, i, normed, normed, GRAPH_SWIGLU, p->x);
+/* `floats` in the form that t multiplies. */
+static uint32_t forms_for(struct parts *p, uint32_t i, const char *name, uint32_t floats, uint32_t forms) {
+    if (forms == GRAPH_F32)
+        return floats;
+    const uint32_t out = parts_value(p, i, name, p->g->values[floats].width, forms);
+    graph_add_op(p->g, GRAPH_FORMS, i, floats, out);
+    return out;
+}
+
+/* Chosen experts between two matrices; router and shared expert are as wide as the residual stream. */
+static void add_latent_experts(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
+    const struct shape_experts_tensors *t = &p->s->layers[i].experts;
+    const uint32_t in = parts_product(p, i, "ffn_latent", normed, t->latent_down);
+    const uint32_t out = parts_value(p, i, "ffn_latent_out", p->s->experts.latent, GRAPH_F32);
+    add_experts(p, i, normed, forms_for(p, i, "ffn_latent_in", in, experts_forms(t)), gate, out);
+    parts_add_product(p, i, forms_for(p, i, "ffn_latent_up", out, graph_form_for(t->latent_up)), p->x,
+                      t->latent_up, NULL);
+    if (t->shared_up != NULL)
+        parts_add_product(p, i, add_shared_inner(p, i, normed, gate), p->x, t->shared_down, NULL);
+}
+
+void parts_experts(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
+    if (p->s->layers[i].experts.latent_down != NULL)
+        add_latent_experts(p, i, normed, gate);
+    else
+        add_experts(p, i, normed, normed, gate, p->x);
 }
 
 uint32_t parts_experts_beside(struct parts *p, uint32_t i, uint32_t dense, enum graph_epilogue gate) {

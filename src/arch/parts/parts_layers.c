@@ -136,7 +136,9 @@ uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_ep
     uint32_t h = parts_value(p, i, "ffn_h", ff, GRAPH_F32 | graph_form_for(l->down));
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, h);
     op->epilogue = gate;
-    if (l->gate != NULL) {
+    if (gate == GRAPH_RELU2) {
+        graph_op_weight(g, op, l->up, l->up_bias, 0);
+    } else if (l->gate != NULL) {
         graph_op_weight(g, op, l->gate, l->gate_bias, 0);
         graph_op_weight(g, op, l->up, l->up_bias, 0);
     } else {
@@ -179,7 +181,8 @@ void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
 void parts_feed_forward(struct parts *p, uint32_t i) {
     const struct shape_layer *l = &p->s->layers[i];
     if (shape_has_experts(p->s, i))
-        parts_experts(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(p->s, i)));
+        parts_experts(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(p->s, i)),
+                      GRAPH_SWIGLU);
     else
         parts_swiglu(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_gated_forms(l)));
 }

@@ -125,7 +125,7 @@ uint64_t cpu_experts_bytes(const struct graph *g) {
         uint64_t bytes = 0;
         if (op->kind != GRAPH_EXPERTS)
             continue;
-        if (graph_op_gates_experts(op))
+        if (graph_op_opens_experts(op))
             carve_act(NULL, 0, forms_of(g, op), gathered_rows(g), g->values[op->in].width, &bytes);
         else
             bytes = (uint64_t)g->want.batch * CPU_TILE_ROWS * sizeof(float);
@@ -222,7 +222,9 @@ static const float *bias_of(const struct member *m, const struct graph_op *op, u
 static void activate(const struct member *m, const struct graph_op *op, float *gate, const float *up,
                      uint32_t n) {
     const struct graph_experts *x = &op->experts;
-    if (op->epilogue == GRAPH_GEGLU)
+    if (op->epilogue == GRAPH_RELU2)
+        m->d->kernels.relu2(gate, gate, n);
+    else if (op->epilogue == GRAPH_GEGLU)
         m->d->kernels.gelu_mul(gate, gate, up, n);
     else if (x->clamped)
         m->d->kernels.clamped_glu(gate, gate, up, n, x->alpha, x->limit);
@@ -230,7 +232,7 @@ static void activate(const struct member *m, const struct graph_op *op, float *g
         m->d->kernels.silu_mul(gate, gate, up, n);
 }
 
-/* Panels of an item's gate and up. int8: groups of the result are whole. */
+/* Panels of an item's gate and up, or of up alone. int8: groups of the result are whole. */
 static void run_gated(const struct member *m, const struct graph_op *op, const struct routes *r,
                       const uint32_t *item, uint32_t panel, uint32_t n_panels, bool int8,
                       struct gathered *rows) {
@@ -243,6 +245,7 @@ static void run_gated(const struct member *m, const struct graph_op *op, const s
     const uint32_t column = panel * PANEL_ROWS;
     const uint32_t n = ARITH_MIN(gate->layout.rows - column, n_panels * PANEL_ROWS);
     const float *gate_bias = bias_of(m, op, 0, item[EXPERTS_EXPERT], column);
+    const bool gated = graph_op_gated(op);
     const float *up_bias = bias_of(m, op, 1, item[EXPERTS_EXPERT], column);
     _Alignas(64) float g[CPU_TILE_ROWS], u[CPU_TILE_ROWS];
     const uint32_t most = gathered_rows(m->g);
@@ -250,11 +253,13 @@ static void run_gated(const struct member *m, const struct graph_op *op, const s
         const uint32_t here = ARITH_MIN(item[EXPERTS_ROWS] - first, most);
         gather(m, op, r, item[EXPERTS_ROW] + first, here, rows);
         multiply(m, op, 0, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, sums);
-        multiply(m, op, 1, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, other);
+        if (gated)
+            multiply(m, op, 1, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, other);
         for (uint32_t j = 0; j < here; j++) {
             const uint32_t row = item[EXPERTS_ROW] + first + j;
             take_sums(m, sums, j, n, g);
-            take_sums(m, other, j, n, u);
+            if (gated)
+                take_sums(m, other, j, n, u);
             if (gate_bias != NULL)
                 k->add(g, g, gate_bias, n);
             if (up_bias != NULL)
@@ -364,7 +369,7 @@ static void run_down(const struct member *m, const struct graph_op *op, const st
 
 void cpu_experts_run(const struct member *m, const struct graph_op *op) {
     const struct routes r = routes_of(m, &op->experts, op->experts.routes);
-    if (graph_op_gates_experts(op)) {
+    if (graph_op_opens_experts(op)) {
         run_all_gated(m, op, &r);
         return;
     }

@@ -146,7 +146,7 @@ static void run_forms(const struct member *m, const struct graph_op *op) {
  * together, if the op's tiles become int8 where they are made. */
 static uint32_t panels_together(const struct member *m, const struct graph_op *op) {
     uint32_t group = int8_group(&m->g->values[op->out]);
-    return graph_op_gated(op) && group > 2 * PANEL_ROWS ? group / PANEL_ROWS : 2;
+    return graph_op_activated(op) && group > 2 * PANEL_ROWS ? group / PANEL_ROWS : 2;
 }
 
 _Static_assert(CPU_TILE_ROWS % 256 == 0, "a tile has whole groups");
@@ -155,12 +155,12 @@ _Static_assert(DEVICE_MAX <= TEAM_LANES, "a lane for each device of a group");
 /* The tiles of a SwiGLU become int8 while they are near. Not where a group of values would be cut, and not
  * where whole groups share out badly: then it is done in a second pass. The bits are the same. */
 static bool quantises_tiles(const struct member *m, const struct graph_op *op) {
-    if (!graph_op_gated(op) || int8_group(&m->g->values[op->out]) == 0)
+    if (!graph_op_activated(op) || int8_group(&m->g->values[op->out]) == 0)
         return false;
     const struct graph_weight *gate = &m->g->weights[op->weight[0]];
     uint32_t items = gate->layout.panels / panels_together(m, op);
     uint32_t most = (items + m->n - 1) / m->n;
-    return gate->n_pieces == 1 && m->g->weights[op->weight[1]].n_pieces == 1 &&
+    return gate->n_pieces == 1 && m->g->weights[op->weight[op->n_weights - 1]].n_pieces == 1 &&
            most * m->n <= items + items / 8;
 }
 
@@ -185,7 +185,7 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
                         const float *sums) {
     const struct kernels *k = &m->d->kernels;
     const struct graph_value *out = &m->g->values[op->out];
-    const bool biased = op->bias[t->i] != GRAPH_NONE && !graph_op_gated(op);
+    const bool biased = op->bias[t->i] != GRAPH_NONE && !graph_op_activated(op);
     const float *bias = biased ? plain_weight(m, op->bias[t->i]) + t->row : NULL;
     float *values = value_f32(m, op->out) + op->column[t->i] + t->row;
     _Alignas(64) float sum[CPU_TILE_ROWS];
@@ -247,6 +247,8 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
         };
         k->matmul[w->layout.type](&product);
         scale_sums(m, op, i, 0, n_panels, tile.tokens, sums);
+        if (graph_op_activated(op))
+            bias_sums(m, op, 0, tile.row, tile.n, tile.tokens, sums);
         if (graph_op_gated(op)) {
             const struct graph_weight *up = &m->g->weights[op->weight[1]];
             product.out = other;
@@ -254,13 +256,14 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
             scale_sums(m, op, 1, 0, n_panels, tile.tokens, other);
-            bias_sums(m, op, 0, tile.row, tile.n, tile.tokens, sums);
             bias_sums(m, op, 1, tile.row, tile.n, tile.tokens, other);
             void (*const multiply)(float *, const float *, const float *, uint32_t) =
                 op->epilogue == GRAPH_GEGLU ? k->gelu_mul : k->silu_mul;
             for (uint32_t p = 0; p < n_panels; p++)
                 multiply(sums + p * apart, sums + p * apart, other + p * apart, tile.tokens * PANEL_ROWS);
         }
+        for (uint32_t p = 0; op->epilogue == GRAPH_RELU2 && p < n_panels; p++)
+            k->relu2(sums + p * apart, sums + p * apart, tile.tokens * PANEL_ROWS);
         finish_tile(m, op, &tile, sums);
     }
 }
@@ -314,7 +317,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     const uint64_t most = CPU_TILE_PANELS / unit, least = tokens > MATMUL_FEW ? most : 1;
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         run_matmul_part(m, op, &a, unit * first, ARITH_MIN(unit * end, panels), tokens);
-    if (graph_op_gated(op) && !quantises_tiles(m, op))
+    if (graph_op_activated(op) && !quantises_tiles(m, op))
         quantise_later(m, op);
 }
 

@@ -445,8 +445,18 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     return STATOR_OK;
 }
 
+static stator_status refuse_relu2(const struct launch_list *b, const struct graph_op *o) {
+    return error_set(
+        b->e, STATOR_DEVICE,
+        "layer %u: there is no GPU kernel for feed-forwards through relu squared: take devices.use = "
+        "\"cpu\"",
+        o->layer);
+}
+
 stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
+    if (o->epilogue == GRAPH_RELU2)
+        return refuse_relu2(b, o);
     if (graph_op_gated(o))
         return launch_product(b, op, o);
     for (uint32_t i = 0; i < o->n_weights; i++) {
@@ -712,8 +722,10 @@ static struct launch_weight run_weight(struct launch_list *b, struct launch *l, 
 
 stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
+    if (o->epilogue == GRAPH_RELU2)
+        return refuse_relu2(b, o);
     const struct graph_experts *x = &o->experts;
-    const bool gated = graph_op_gates_experts(o);
+    const bool gated = graph_op_opens_experts(o);
     const uint32_t to = gated ? o->out : o->work;
     if (to == GRAPH_NONE || x->align != 1)
         return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",

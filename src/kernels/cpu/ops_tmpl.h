@@ -129,6 +129,19 @@ static void ops_gelu_mul(float *y, const float *gate, const float *up, uint32_t 
         ops_gelu_part(y + i, gate + i, up + i, n - i);
 }
 
+VEC_INLINE void ops_relu2_part(float *y, const float *x, const uint32_t n) {
+    const vec v = vec_load_n(x, n), above = vec_keep(vec_above(v, vec_set(0.0f)), v);
+    vec_store_n(y, n, vec_mul(above, above));
+}
+
+static void ops_relu2(float *y, const float *x, uint32_t n) {
+    uint32_t i = 0;
+    for (; n - i >= VEC; i += VEC)
+        ops_relu2_part(y + i, x + i, VEC);
+    if (i < n)
+        ops_relu2_part(y + i, x + i, n - i);
+}
+
 static void ops_softcap(float *y, const float *x, uint32_t n, float cap, float inverse) {
     const vec most = vec_set(cap), by = vec_set(inverse);
     uint32_t i = 0;
@@ -248,6 +261,7 @@ void TIER(init)(struct kernels *k) {
     k->silu_mul = ops_silu_mul;
     k->sigmoid_mul = ops_sigmoid_mul;
     k->gelu_mul = ops_gelu_mul;
+    k->relu2 = ops_relu2;
     k->softcap = ops_softcap;
     k->add = ops_add;
     k->add_scaled = ops_add_scaled;

@@ -268,6 +268,14 @@ static void silu_and_add(void **state) {
             tiers[t].gelu_mul(z, z, b, n);
             kernel_check_same_floats(z, y, n, tiers[t].tier);
         }
+        tiers[0].relu2(y, a, n);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(y[i] == (a[i] > 0 ? a[i] * a[i] : 0));
+        for (int t = 1; t < n_tiers; t++) {
+            memcpy(z, a, n * sizeof *z);
+            tiers[t].relu2(z, z, n);
+            kernel_check_same_floats(z, y, n, tiers[t].tier);
+        }
         tiers[0].softcap(y, a, n, 20.0f, 1.0f / 20.0f);
         for (uint32_t i = 0; i < n; i++)
             assert_true(fabs((double)y[i] - 20 * tanh((double)a[i] / 20)) <= 3e-7 * 20);

@@ -571,6 +571,41 @@ static const struct change changes[] = {
      .refusal = "6 value heads (granitehybrid.ssm.time_step_rank) do not share 4 key heads"},
     {"granitehybrid-odd", "ssm.state_size", NUMBER, 257,
      .refusal = "key 'granitehybrid.ssm.state_size' is 257, expected 1 to 256"},
+    /* layers of one part */
+    {"nemotron_h-odd", "feed_forward_length", NUMBERS, 4,
+     .refusal = "key 'nemotron_h.feed_forward_length' has 4 items, expected one for each of the 5 layers"},
+    {"nemotron_h-odd", "feed_forward_length", NUMBERS, 5,
+     .refusal = "layer 2 has attention by key 'nemotron_h.attention.head_count_kv' and a feed-forward by key "
+                "'nemotron_h.feed_forward_length', expected one of them to be 0"},
+    {"nemotron_h-odd", "attention.head_count_kv", NUMBER, 1,
+     .refusal = "layer 1 has attention by key 'nemotron_h.attention.head_count_kv' and a feed-forward"},
+    {"nemotron_h-odd", "blk.1.ffn_up.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.ffn_up.weight' is missing: by nemotron_h.attention.head_count_kv, 0, "
+                "feed_forward_length, 224, and moe_latent_size, 0, this layer is a feed-forward one"},
+    {"nemotron_h-odd", "blk.0.ffn_up.weight", SHAPE, .ne = {160, 224},
+     .refusal = "tensor 'blk.0.ffn_up.weight' is not expected: by nemotron_h.attention.head_count_kv, 0, "
+                "feed_forward_length, 0, and moe_latent_size, 0, this layer is a Mamba-2 one"},
+    {"nemotron_h-odd", "blk.1.ffn_gate.weight", SHAPE, .ne = {160, 224},
+     .refusal = "tensor 'blk.1.ffn_gate.weight' is not known"},
+    {"nemotron_h-odd", "blk.2.ssm_d", SHAPE, .ne = {1, 6},
+     .refusal = "tensor 'blk.2.ssm_d' is not expected: by nemotron_h.attention.head_count_kv, 1, "
+                "feed_forward_length, 0, and moe_latent_size, 0, this layer is a full attention one"},
+    {"nemotron_h_moe-odd", "blk.1.exp_probs_b.bias", LEFT_OUT, .refusal = NULL},
+    {"nemotron_h_moe-odd", "blk.1.ffn_up_shexp.weight", LEFT_OUT,
+     .refusal =
+         "tensor 'blk.1.ffn_up_shexp.weight' is missing: by nemotron_h_moe.attention.head_count_kv, 0"},
+    {"nemotron_h_moe-latent", "moe_latent_size", LEFT_OUT,
+     .refusal =
+         "tensor 'blk.0.ffn_latent_down.weight' is not expected: by "
+         "nemotron_h_moe.attention.head_count_kv, 0, feed_forward_length, 128, and moe_latent_size, 0, "
+         "this layer is a feed-forward one"},
+    {"nemotron_h_moe-latent", "moe_latent_size", NUMBER, 64,
+     .refusal =
+         "tensor 'blk.0.ffn_latent_down.weight' has shape [160, 96, 1, 1], but the metadata says [160, "
+         "64, 1, 1]"},
+    {"nemotron_h_moe-latent", "blk.3.ffn_latent_up.weight", LEFT_OUT,
+     .refusal =
+         "tensor 'blk.3.ffn_latent_up.weight' is missing: by nemotron_h_moe.attention.head_count_kv, 0"},
     /* heads by kind of layer */
     {"gemma4-odd", "attention.key_length_swa", NUMBER, 33,
      .refusal = "the head dimension of K (attention.key_length_swa) is 33"},

@@ -186,6 +186,12 @@ static void granitehybrid(void **state) {
     check_everywhere("granitehybrid", 1e-3);
 }
 
+/* Layers of one part: Mamba-2, attention, or a feed-forward without gates. */
+static void nemotron_h(void **state) {
+    (void)state;
+    check_everywhere("nemotron-h", 1e-3);
+}
+
 static void cohere2(void **state) {
     (void)state;
     check_everywhere("cohere2", 1.5e-4);
@@ -259,6 +265,7 @@ int main(void) {
         cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),      cmocka_unit_test(qwen35moe),
         cmocka_unit_test(gpt_oss),    cmocka_unit_test(mixtral),       cmocka_unit_test(olmo3),
         cmocka_unit_test(others),     cmocka_unit_test(lfm2),          cmocka_unit_test(cohere2),
-        cmocka_unit_test(gemma4),     cmocka_unit_test(granitehybrid), cmocka_unit_test(quantised)};
+        cmocka_unit_test(gemma4),     cmocka_unit_test(granitehybrid), cmocka_unit_test(nemotron_h),
+        cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,13 @@ static void sigmoid_mul(float *y, const float *gate, const float *x, uint32_t n)
         y[i] = num_sigmoid(gate[i]) * x[i];
 }
 
+static void relu2(float *y, const float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const float above = x[i] > 0.0f ? x[i] : 0.0f;
+        y[i] = above * above;
+    }
+}
+
 static void softcap(float *y, const float *x, uint32_t n, float cap, float inverse) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = num_softcap(x[i], cap, inverse);
@@ -161,6 +168,7 @@ void scalar_init(struct kernels *k) {
     k->silu_mul = silu_mul;
     k->sigmoid_mul = sigmoid_mul;
     k->gelu_mul = gelu_mul;
+    k->relu2 = relu2;
     k->softcap = softcap;
     k->add = add;
     k->rope = rope;

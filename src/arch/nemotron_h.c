@@ -1,0 +1,103 @@
+/* nemotron_h and nemotron_h_moe: each layer is one part behind one norm: a mixer of Mamba-2, attention
+ * without RoPE, or a feed-forward without gates, whose middle is squared above 0. attention.head_count_kv and
+ * feed_forward_length say which. Experts are weighed by sigmoids and chosen with a bias, and a shared one has
+ * no gate either; the larger models multiply by ffn_latent_down before the chosen ones, and by ffn_latent_up
+ * behind them. The block of nextn is not computed. */
+#include "arch/parts/parts.h"
+
+enum { MAX_LATENT = 1 << 20 };
+
+#define FULL_BIAS(field, text, c) PARTS_BIAS(field, text, c, .layers = SHAPE_FULL_LAYERS)
+
+static const struct shape_place layer[] = {
+    {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
+    PARTS_SSD,
+    PARTS_FULL_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_HEADS_K),
+    PARTS_FULL_ROW(k, "attn_k.weight", SHAPE_EMBD, SHAPE_KV_K),
+    PARTS_FULL_ROW(v, "attn_v.weight", SHAPE_EMBD, SHAPE_KV_V),
+    PARTS_FULL_ROW(attn_output, "attn_output.weight", SHAPE_HEADS_V, SHAPE_EMBD),
+    FULL_BIAS(q_bias, "attn_q.bias", SHAPE_HEADS_K),
+    FULL_BIAS(k_bias, "attn_k.bias", SHAPE_KV_K),
+    FULL_BIAS(v_bias, "attn_v.bias", SHAPE_KV_V),
+    FULL_BIAS(attn_output_bias, "attn_output.bias", SHAPE_EMBD),
+    {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF,
+     .layers = SHAPE_DENSE_LAYERS},
+    {SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD,
+     .layers = SHAPE_DENSE_LAYERS},
+    PARTS_DENSE_BIAS(up_bias, "ffn_up.bias", SHAPE_FF, SHAPE_DENSE_LAYERS),
+    PARTS_DENSE_BIAS(down_bias, "ffn_down.bias", SHAPE_EMBD, SHAPE_DENSE_LAYERS),
+    PARTS_UNGATED_EXPERTS,
+    PARTS_CHOICE_BIAS,
+};
+
+static const struct shape_place global[] = {PARTS_ENDS};
+
+static stator_status check_parts(const struct gguf *g, const struct shape *s, stator_error *e) {
+    bool attention = false;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        attention = attention || !s->no_attention[i];
+        if (!s->no_attention[i] && s->ffs[i] > 0)
+            return gguf_error(
+                g, e,
+                "layer %u has attention by key '%s.attention.head_count_kv' and a feed-forward by "
+                "key '%s.feed_forward_length', expected one of them to be 0",
+                i, s->arch_name, s->arch_name);
+    }
+    return attention
+               ? STATOR_OK
+               : gguf_error(g, e,
+                            "key '%s.attention.head_count_kv' is 0 in every layer, expected at least one "
+                            "layer with attention",
+                            s->arch_name);
+}
+
+static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
+    s->attention_optional = s->delta.ssd = s->ff_by_layer = s->one_part = s->no_rope = true;
+    s->experts.sigmoid = true;
+    stator_status rc = shape_read_experts(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_nextn(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_delta(g, s, e);
+    if (rc == STATOR_OK && s->experts.count > 0)
+        rc = shape_read_u32_or(g, s, "moe_latent_size", 0, MAX_LATENT, 0, &s->experts.latent, e);
+    return rc == STATOR_OK ? check_parts(g, s, e) : rc;
+}
+
+static void build(struct graph *g, const struct shape *s) {
+    struct parts p;
+    parts_begin(&p, g, s);
+    parts_delta_begin(&p);
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        const struct shape_layer *l = &s->layers[i];
+        const uint32_t forms = shape_is_delta(s, i)        ? graph_form_for(l->own[PARTS_QKVZ])
+                               : shape_has_attention(s, i) ? parts_qkv_forms(l)
+                               : shape_has_experts(s, i)   ? parts_experts_forms(s, i)
+                                                           : parts_gated_forms(l);
+        const uint32_t normed = parts_norm(&p, i, "norm", l->attn_norm, forms);
+        if (shape_is_delta(s, i))
+            parts_ssd(&p, i, normed);
+        else if (shape_has_attention(s, i))
+            parts_attention(&p, i, normed);
+        else if (shape_has_experts(s, i))
+            parts_experts(&p, i, normed, GRAPH_RELU2);
+        else
+            parts_add_product(&p, i, parts_gated(&p, i, normed, GRAPH_RELU2), p.x, l->down, l->down_bias);
+    }
+    parts_end(&p);
+}
+
+const struct arch arch_nemotron_h = {.name = "nemotron_h",
+                                     .models = "Nemotron-H, Nemotron Nano 2 (9B, 12B), on the CPU",
+                                     .tensors = {SHAPE_TABLE(layer, global)},
+                                     .read = read,
+                                     .build = build,
+                                     .layer = PARTS_HYBRID_BOUNDS};
+
+const struct arch arch_nemotron_h_moe = {
+    .name = "nemotron_h_moe",
+    .models = "Nemotron 3 Nano 30B-A3B, Super, Nemotron 3.5 Lightning, on the CPU",
+    .tensors = {SHAPE_TABLE(layer, global)},
+    .read = read,
+    .build = build,
+    .layer = PARTS_HYBRID_BOUNDS};
