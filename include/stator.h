@@ -526,6 +526,10 @@ typedef struct stator_chat_template {
     size_t bos_length;
     const char *eos;
     size_t eos_length;
+    /* Of a reranker (key tokenizer.chat_template.rerank, or that of Qwen3's rerankers): the prompt, in which
+     * {query} and {document} stand for these texts; NULL: there is none. */
+    const char *rerank;
+    size_t rerank_length;
 } stator_chat_template;
 /* Any time after stator_open. */
 stator_status stator_get_chat_template(const stator *s, stator_chat_template *t, stator_error *e);

@@ -3,7 +3,8 @@
 One layer without effect: the output maps each token to the next one of the text. A token that occurs once stands for each piece,
 so a piece may be any text. Usage: script_model.py OUT TEMPLATE-FILE PIECE...; a PIECE that is <|..|> is a control
 token, <..> a token that a tokenizer finds in any text. +PIECE is in the vocabulary only. --words in front: a word of a text that
-is a piece is its token (else only the model writes pieces)."""
+is a piece is its token (else only the model writes pieces). --rank: a reranker, with the template "{query}|{document}"; without
+--classifier its scores come from the logits of yes and no."""
 import re
 import struct
 import sys
@@ -59,7 +60,12 @@ def matrix(rows, width, at):
                     for row in range(rows))
 
 
-def write(path, pieces, template, pre):
+def score_of(token):
+    """The classifier's value of a text that ends with the token."""
+    return (token - 96) / 100
+
+
+def write(path, pieces, template, pre, ranks, classifies):
     tokens, kinds, script = vocabulary(pieces)
     vocab = len(tokens)
     width = -(-vocab // WIDTH_STEP) * WIDTH_STEP
@@ -88,6 +94,12 @@ def write(path, pieces, template, pre):
             ("tokenizer.ggml.token_type", ARRAY, (I32, kinds)), ("tokenizer.ggml.merges", ARRAY, (STRING, ["q z"])),
             ("tokenizer.ggml.eos_token_id", U32, script[-1]), ("tokenizer.ggml.add_bos_token", BOOL, False),
             ("tokenizer.chat_template", STRING, template)]
+    if ranks:
+        keys += [("llama.pooling_type", U32, 4), ("tokenizer.chat_template.rerank", STRING, "{query}|{document}")]
+    if classifies:
+        keys += [("llama.classifier.output_labels", ARRAY, (STRING, ["yes", "no"]))]
+        yes = b"".join(struct.pack("<f", score_of(token) if token < 256 else 0) for token in range(width))
+        tensors.append(("cls.output.weight", (width, 2), yes + bytes(4 * width)))
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     for key, kind, v in keys:
         out += text(key) + struct.pack("<I", kind) + value(kind, v)
@@ -103,7 +115,7 @@ def write(path, pieces, template, pre):
 
 
 if __name__ == "__main__":
-    words = sys.argv[1] == "--words"
-    out, template, *pieces = sys.argv[1 + words:]
+    flags = [a for a in sys.argv[1:] if a in ("--words", "--rank", "--classifier")]
+    out, template, *pieces = sys.argv[1 + len(flags):]
     with open(template) as f:
-        write(out, pieces, f.read(), "llama-bpe" if words else "qwen2")
+        write(out, pieces, f.read(), "llama-bpe" if "--words" in flags else "qwen2", "--rank" in flags, "--classifier" in flags)

@@ -4,19 +4,26 @@
 . tests/serving.sh
 
 # Not skip: the packages are in no group that the other tests need.
-begin() {
+need_clients() {
     if ! command -v node >/dev/null || [ ! -d tests/clients/node_modules ]; then
         [ -z "${STATOR_CLIENTS_REQUIRE:-}" ] || fail "no clients here: run make setup-clients"
         echo "no clients here: run make setup-clients" >"$tmp/.skip"
         exit 0
     fi
+}
+
+begin() {
+    need_clients
     script '<think>' 'Let me ' 'see.' '</think>' 'I will ' 'look.' '<tool_call>' '{"name": "weather", ' '"arguments": {"city": ' \
         '"Rome"}}' '</tool_call>'
 }
 
-# with SCRIPT: until it ends well.
+# with SCRIPT: until it ends well. asked SCRIPT: with the server that runs.
 with() {
     begin
+    asked "$1"
+}
+asked() {
     timeout 300 node "tests/clients/$1.mjs" "$port" >"$tmp/client.out" 2>"$tmp/client.err" ||
         fail "$(tail -c 1500 "$tmp/client.out" | tr '\n' ' ') $(tail -c 500 "$tmp/client.err" | tr '\n' ' ')"
     ends
@@ -27,5 +34,10 @@ test_openai() { with openai; }
 test_ai_sdk() { with ai_sdk; }
 test_langchain() { with langchain; }
 test_ollama() { with ollama; }
+test_embeddings() {
+    need_clients
+    serve model.pooling=last memory.context=256
+    asked embeddings
+}
 
 run_tests

@@ -7,15 +7,16 @@
 #include "server/adapters/llama_server.h"
 #include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
-#include "server/request/api_request.h"
+#include "server/request/api_vectors.h"
 #include "server/http/edge_pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fuzz_kinds[] = {"chat",   "completion", "template", "anthropic", "responses",
-                                  "ollama", "generate",   "infill",   NULL};
+const char *const fuzz_kinds[] = {"chat",   "completion", "template", "anthropic",  "responses",
+                                  "ollama", "generate",   "infill",   "embeddings", "embed",
+                                  "prompt", "scores",     NULL};
 
 #define BYTES (4u << 20)
 
@@ -42,6 +43,16 @@ static const struct kind {
              {'g', "generate", API_CHAT, ollama_translate_generate},
              {'i', "infill", API_CHAT, llama_translate_infill}};
 
+/* Requests for vectors. */
+static const struct {
+    char first;
+    const char *name;
+    enum api_vectors_kind kind;
+} vectors[] = {{'e', "embeddings", API_EMBEDDINGS},
+               {'b', "embed", API_OLLAMA_EMBEDDINGS},
+               {'q', "prompt", API_OLLAMA_PROMPT},
+               {'s', "scores", API_SCORES}};
+
 static const struct kind *kind_of(char first) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i].first == first)
@@ -60,6 +71,38 @@ static size_t used(void) {
     return f.used;
 }
 
+static void check_refusal(const struct api_failure *why) {
+    if ((why->status != 400 && why->status != 404 && why->status != 503) || why->text[0] == '\0')
+        fail("refused without a reason");
+}
+
+/* False: the first byte is none of theirs. */
+static bool try_vectors(const char *data, size_t size) {
+    for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++) {
+        struct api_vectors_request r;
+        struct api_failure why;
+        if (vectors[v].first != data[0])
+            continue;
+        if (!api_vectors_read(vectors[v].kind, data + 1, size - 1, &model, api_request_names_model, &r,
+                              &why)) {
+            check_refusal(&why);
+            return true;
+        }
+        if (r.n == 0 || r.n > API_INPUTS || r.top_n == 0 || r.top_n > r.n)
+            fail("wrong counts");
+        for (uint32_t i = 0; i < r.n; i++) {
+            const char *text = NULL;
+            size_t n = 0;
+            if (!json_is_array(api_vectors_item(&r, i, &text, &n)) && text == NULL)
+                fail("no text");
+        }
+        fuzz_accepted(vectors[v].name);
+        api_vectors_free(&r);
+        return true;
+    }
+    return false;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void *memory;
     if (memory == NULL) {
@@ -74,6 +117,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0 || size > 65536)
         return 0;
     const size_t before = used();
+    if (try_vectors((const char *)data, size)) {
+        if (used() != before)
+            fail("memory is not given back");
+        return 0;
+    }
     struct api_request r;
     struct api_failure why;
     const char *body = (const char *)data + 1;
@@ -91,8 +139,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             fail("no variables");
         fuzz_accepted(k->name);
         api_request_free(&r);
-    } else if ((why.status != 400 && why.status != 404 && why.status != 503) || why.text[0] == '\0') {
-        fail("refused without a reason");
+    } else {
+        check_refusal(&why);
     }
     if (used() != before)
         fail("memory is not given back");

@@ -16,6 +16,8 @@ void adapters_add_routes(struct server *s) {
         {"POST", "/infill", llama_infill, 0},
         {"POST", "/api/chat", ollama_chat, 0},
         {"POST", "/api/generate", ollama_generate, 0},
+        {"POST", "/api/embed", ollama_embed, 0},
+        {"POST", "/api/embeddings", ollama_embeddings, 0},
         {"GET", "/api/tags", ollama_tags, 0},
         {"GET", "/api/ps", ollama_ps, 0},
         {"POST", "/api/show", ollama_show, 0},

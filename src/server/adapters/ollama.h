@@ -9,6 +9,7 @@
 
 /* Routes; context: struct api. */
 http_function ollama_chat, ollama_generate, ollama_tags, ollama_ps, ollama_show, ollama_version;
+http_function ollama_embed, ollama_embeddings; /* ollama_embed.c */
 /* {"error": message} */
 http_error_form ollama_error;
 

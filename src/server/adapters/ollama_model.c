@@ -93,9 +93,15 @@ void ollama_ps(void *context, struct http_exchange *x) {
     ollama_reply(x, build_list, &(struct list){((const struct api *)context)->server, true});
 }
 
-static void put_capabilities(struct json *j, const struct api_model *m) {
+static void put_capabilities(struct json *j, const struct api *api) {
+    const struct api_model *m = &api->model;
     const struct chat_form *form = &m->form;
     json_open_array(j, "capabilities");
+    if (strcmp(api->server->info.pooling, "none") != 0) {
+        json_put_string(j, NULL, "embedding");
+        json_close(j);
+        return;
+    }
     json_put_string(j, NULL, "completion");
     if (m->source != NULL && form->uses_tools && form->tags.syntax != CHAT_UNKNOWN)
         json_put_string(j, NULL, "tools");
@@ -126,7 +132,7 @@ static void build_show(struct json *j, const void *of) {
     snprintf(name, sizeof name, "%s.vocab_size", i->architecture);
     json_put_u64(j, name, i->vocab);
     json_close(j);
-    put_capabilities(j, m);
+    put_capabilities(j, api);
     json_put_string(j, "modified_at", when);
     json_close(j);
 }

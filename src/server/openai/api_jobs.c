@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "server/openai/api_reply.h"
+#include "server/openai/api_vector_jobs.h"
 #include "server/http/edge_pool.h"
 
 #include <stdarg.h>
@@ -517,8 +518,10 @@ void api_poll(struct server *s) {
         if (stator_poll(api->engine, 0, &ev, &have, NULL) != STATOR_OK || !have)
             return;
         struct api_choice *c = find(api, ev.request);
-        if (c == NULL)
+        if (c == NULL) {
+            (void)api_vector_jobs_event(api, &ev);
             continue;
+        }
         if (ev.kind == STATOR_EVENT_TOKEN)
             on_token(c, &ev);
         else if (ev.kind == STATOR_EVENT_DONE)
@@ -561,6 +564,7 @@ void api_tick(struct server *s, uint64_t now_ns) {
             ping(job);
         api_jobs_settle(job);
     }
+    api_vector_jobs_tick(s->api, now_ns, longest);
 }
 
 void api_cancel_all(struct server *s, const char *why) {
@@ -569,10 +573,11 @@ void api_cancel_all(struct server *s, const char *why) {
         api_jobs_fail(job, 503, NULL, "%s", why);
         api_jobs_settle(job);
     }
+    api_vector_jobs_cancel_all(s->api, why);
 }
 
 uint32_t api_jobs(const struct server *s) {
-    uint32_t n = 0;
+    uint32_t n = api_vector_jobs_count(s->api);
     for (const struct api_job_state *job = s->api->first; job != NULL; job = job->next)
         n += job->x != NULL;
     return n;
@@ -588,7 +593,7 @@ bool api_get_job(const struct server *s, uint32_t index, struct api_job *out) {
                                         .stream = job->stream};
                 return true;
             }
-    return false;
+    return api_vector_jobs_get(s->api, index, out);
 }
 
 void api_jobs_drained(void *context, struct http_exchange *x) {

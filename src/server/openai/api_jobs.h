@@ -138,6 +138,8 @@ struct api_job_state {
     struct api_choice choices[];
 };
 
+struct api_vector_job; /* api_vector_jobs.h */
+
 struct api {
     struct server *server;
     stator *engine;
@@ -150,6 +152,10 @@ struct api {
     struct kept kept; /* arguments of calls; and what adapters keep */
     int32_t *ids;     /* room for a prompt: context */
     struct api_job_state *first, *last;
+    struct api_vector_job *vector_jobs;
+    const char *rerank; /* a reranker's template of query and document; NULL: there is none */
+    size_t rerank_length;
+    int32_t yes, no;               /* tokens whose logits are its scores; -1: none */
     struct api_renderer *renderer; /* NULL: the model has no template */
     struct api_choice *buckets[API_BUCKETS];
     uint64_t n_made, salt;
@@ -190,6 +196,6 @@ void api_routes_add(struct api *api);
 /* The exchange's body becomes a job, or the client gets an error. */
 void api_routes_answer(struct api *api, struct http_exchange *x, const struct api_way *way);
 /* api_texts.c: their functions that need no job. */
-http_function api_texts_tokenize, api_texts_detokenize, api_texts_template, api_texts_embeddings;
+http_function api_texts_tokenize, api_texts_detokenize, api_texts_template;
 
 #endif

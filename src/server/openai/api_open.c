@@ -44,6 +44,8 @@ static stator_status read_model(struct api *api, stator_error *e) {
     stator_status st = stator_get_chat_template(api->engine, &t, e);
     if (st != STATOR_OK)
         return st;
+    api->rerank = t.rerank;
+    api->rerank_length = t.rerank_length;
     *m = (struct api_model){.name = server_model(api->server),
                             .own_name = api->server->info.model_name,
                             .source = t.length > 0 ? t.text : NULL,
@@ -67,6 +69,14 @@ static stator_status read_model(struct api *api, stator_error *e) {
     if (st == STATOR_OK && m->source != NULL)
         st = api_form_find(m, e);
     return st;
+}
+
+/* The token that is the whole text; -1: there is none. */
+static int32_t token_of(const struct api *api, const char *text) {
+    int32_t id = -1;
+    size_t n = 0;
+    const stator_status st = stator_tokenize(api->engine, text, strlen(text), 0, 0, &id, 1, &n, NULL);
+    return st == STATOR_OK && n == 1 ? id : -1;
 }
 
 static void find_infill(struct api *api) {
@@ -111,6 +121,9 @@ stator_status api_open(struct server *s, stator_error *e) {
         st = api_render_open(api, e);
     if (st == STATOR_OK)
         find_infill(api);
+    const bool ranks = strcmp(s->info.pooling, "rank") == 0;
+    api->yes = ranks ? token_of(api, "yes") : -1;
+    api->no = ranks ? token_of(api, "no") : -1;
     api_structure_open(&api->structure_start, &api->model.marks, s->engine, &api->model.form);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)

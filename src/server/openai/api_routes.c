@@ -2,6 +2,7 @@
 #include "server/openai/api_jobs.h"
 #include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
+#include "server/openai/api_vector_jobs.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -227,11 +228,14 @@ void api_routes_add(struct api *api) {
     static const struct http_route routes[] = {
         {"POST", "/v1/chat/completions", chat, 0},
         {"POST", "/v1/completions", completion, 0},
-        {"POST", "/v1/embeddings", api_texts_embeddings, 0},
+        {"POST", "/v1/embeddings", api_vectors_openai, 0},
+        {"POST", "/v1/rerank", api_vectors_scores, 0},
         {"POST", "/chat/completions", chat, 0}, /* llama-server has these without /v1 too */
         {"POST", "/completions", completion, 0},
-        {"POST", "/embedding", api_texts_embeddings, 0},
-        {"POST", "/embeddings", api_texts_embeddings, 0},
+        {"POST", "/embedding", api_vectors_llama, 0},
+        {"POST", "/embeddings", api_vectors_llama, 0},
+        {"POST", "/rerank", api_vectors_scores, 0},
+        {"POST", "/v1/reranking", api_vectors_scores, 0},
         {"POST", "/tokenize", api_texts_tokenize, 0},
         {"POST", "/detokenize", api_texts_detokenize, 0},
         {"POST", "/apply-template", api_texts_template, 0},

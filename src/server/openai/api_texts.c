@@ -1,4 +1,4 @@
-/* /tokenize, /detokenize, /apply-template, /v1/embeddings: answered without the engine's steps. */
+/* /tokenize, /detokenize, /apply-template: answered without the engine's steps. */
 #include "server/openai/api_jobs.h"
 #include "chat/chat_json.h"
 #include "server/request/api_prompt.h"
@@ -194,11 +194,4 @@ static void reply_prompt(struct api_job_state *job, const struct api_text *text)
 void api_texts_template(void *context, struct http_exchange *x) {
     static const struct api_way way = {"/apply-template", API_TEMPLATE, &api_reply_chat, NULL, reply_prompt};
     api_routes_answer(context, x, &way);
-}
-
-void api_texts_embeddings(void *context, struct http_exchange *x) {
-    (void)context;
-    http_reply_error(
-        x, 501, NULL, NULL,
-        "this server gives no embeddings: the engine computes the logits of language models only");
 }

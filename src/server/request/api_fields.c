@@ -193,11 +193,7 @@ static bool read_model(struct api_reader *r, const struct field *f, const json_t
     const char *name = json_string_value(v);
     if (!r->model->strict_model || api_request_names_model(r->model, name))
         return true;
-    return api_failure_set(
-        r->why, 404, f->name,
-        "there is no model \"%.100s\" here: this server runs \"%s\" (\"default\", or leave the "
-        "field out)",
-        name, r->model->name);
+    return api_failure_set(r->why, 404, f->name, API_NO_MODEL, name, r->model->name);
 }
 
 static bool read_modalities(struct api_reader *r, const struct field *f, const json_t *v) {

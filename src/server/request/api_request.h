@@ -157,6 +157,9 @@ bool api_history_continue(struct api_reader *r, const json_t *body, json_t *cons
 void api_request_ignore(char list[API_IGNORED], const char *name);
 /* A member that is not known: noted, or refused by this name. */
 bool api_request_unknown(struct api_reader *r, const char *param);
+/* What a 404 says: the name that was asked for, and the model's. */
+#define API_NO_MODEL                                                                                         \
+    "there is no model \"%.100s\" here: this server runs \"%s\" (\"default\", or leave the field out)"
 /* Whether `name` is one of the model's. */
 bool api_request_names_model(const struct api_model *m, const char *name);
 /* "a text", "an object", ..: for people. */

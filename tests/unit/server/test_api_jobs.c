@@ -645,6 +645,105 @@ static void chats(void **state) {
     close_api();
 }
 
+static const char *const pooled[] = {"memory.context=64",
+                                     "memory.batch=32",
+                                     "memory.sequences=2",
+                                     "cpu.threads=1",
+                                     "server.max_queue=8",
+                                     "model.pooling=last",
+                                     NULL};
+
+/* "input": n texts. Malloced. */
+static char *texts_of(size_t n) {
+    char *body = malloc(64 + 32 * n);
+    assert_non_null(body);
+    size_t at = (size_t)sprintf(body, "{\"input\": [");
+    for (size_t i = 0; i < n; i++)
+        at += (size_t)sprintf(body + at, "%s\"text %zu\"", i > 0 ? ", " : "", i);
+    sprintf(body + at, "]}");
+    return body;
+}
+
+/* A long answer goes out as its reader takes it; several jobs share a queue that is shorter than each of
+ * them. */
+static void vectors(void **state) {
+    (void)state;
+    enum { TEXTS = 150 };
+    open_api(pooled);
+    const size_t before = used();
+    char *body = texts_of(TEXTS);
+    struct http_exchange xs[3];
+    for (size_t i = 0; i < 3; i++)
+        fake_start(&xs[i], "/v1/embeddings", body);
+    assert_int_equal(api_jobs(&server), 3);
+    struct api_job job;
+    assert_true(api_get_job(&server, 0, &job) && strcmp(job.path, "/v1/embeddings") == 0);
+    for (int i = 0; i < 400000 && !(xs[0].over && xs[1].over && xs[2].over); i++) {
+        turn(xs, 3, 3000);
+        api_tick(&server, clock_ns());
+    }
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(xs[i].over && xs[i].status == 200 && xs[i].streams);
+        json_t *json = json_of(xs[i].text, xs[i].n);
+        assert_int_equal(json_array_size(json_object_get(json, "data")), TEXTS);
+        json_decref(json);
+        assert_string_equal(xs[i].account.reason, "stop");
+        if (i > 0)
+            assert_string_equal(xs[i].text, xs[0].text);
+    }
+    for (size_t i = 0; i < 3; i++)
+        free(xs[i].text);
+    assert_int_equal(api_jobs(&server), 0);
+    assert_int_equal(used(), before);
+    free(body);
+    close_api();
+}
+
+static void vectors_end_early(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    open_api(pooled);
+    const size_t before = used();
+    char *body = texts_of(40);
+    struct http_exchange xs[2];
+    for (int round = 0; round < 30; round++) {
+        for (size_t i = 0; i < 2; i++)
+            fake_start(&xs[i], "/v1/embeddings", body);
+        for (uint64_t turns = testing_below(&seed, 30); turns > 0; turns--)
+            turn(xs, 2, 500);
+        if (round % 3 == 0)
+            api_cancel_all(&server, "the end");
+        for (size_t i = 0; i < 2; i++) {
+            if (round % 3 == 0 && !xs[i].streams)
+                assert_true(xs[i].over &&
+                            (xs[i].status == 503 || xs[i].status == 429 || xs[i].status == 200));
+            fake_leave(&xs[i]);
+            free(xs[i].text);
+        }
+        assert_int_equal(api_jobs(&server), 0);
+        assert_int_equal(used(), before);
+    }
+    quiet();
+    /* Time runs out. */
+    server.settings.request_timeout_ns = 1;
+    fake_start(&xs[0], "/v1/embeddings", body);
+    api_tick(&server, clock_ns() + 1000);
+    assert_int_equal(xs[0].status, 504);
+    free(xs[0].text);
+    quiet();
+    assert_int_equal(used(), before);
+    free(body);
+    /* More vectors than the pool has room for. */
+    body = texts_of(2048);
+    void *hoard = edge_pool_alloc(edge_pool_largest() - (600u << 10));
+    assert_non_null(hoard);
+    expect_error("/v1/embeddings", body, 503, "memory");
+    edge_pool_free(hoard);
+    assert_int_equal(used(), before);
+    free(body);
+    close_api();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_the_engines),
@@ -659,6 +758,8 @@ int main(void) {
         cmocka_unit_test(memory_ends),
         cmocka_unit_test(texts),
         cmocka_unit_test(chats),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(vectors_end_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
