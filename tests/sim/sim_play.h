@@ -16,21 +16,14 @@
 
 #include "app/selftest/selftest_model.h"
 #include "engine/run/balance.h"
-#include "engine/run/checkpoints.h"
+#include "engine/cache/checkpoints.h"
 #include "engine/run/loop.h"
 #include "engine/run/pipeline.h"
 #include "engine/start/enforce.h"
 #include "engine/start/run_state.h"
 #include "engine/start/start.h"
 
-enum {
-    SIM_CLIENTS = 16,
-    SIM_TEXTS = 6,
-    SIM_TOP = 3,
-    SIM_BOUND = 50000,
-    SIM_TURNS = 2000,
-    SIM_PATIENCE = 60
-};
+enum { SIM_CLIENTS = 16, SIM_TEXTS = 6, SIM_TOP = 3, SIM_BOUND = 50000, SIM_TURNS = 2000, SIM_PATIENCE = 60 };
 
 /* What is played: the turns of a seed, but for those that are left out. */
 struct sim_script {

@@ -6,7 +6,7 @@
 #include "testing.h"
 
 #include "engine/engine.h"
-#include "engine/run/checkpoints.h"
+#include "engine/cache/checkpoints.h"
 #include "engine/run/step_fill.h"
 
 #define SIM_STATES(X)                                                                                        \

@@ -1,8 +1,8 @@
 #include "engine/run/balance.h"
 
-#include "engine/run/checkpoints.h"
+#include "engine/cache/checkpoints.h"
 #include "engine/run/pipeline.h"
-#include "engine/run/sequences.h"
+#include "engine/cache/sequences.h"
 
 /* How many of the waiting slots are this one. */
 static uint32_t times_waiting(const struct stator *s, uint32_t slot) {

@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "engine/run/balance.h"
-#include "engine/run/kv_disk.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/pipeline.h"
 #include "engine/run/pooling.h"
-#include "engine/run/sequences.h"
+#include "engine/cache/sequences.h"
 #include "engine/run/step_fill.h"
 #include "kernels/kernels.h"
 #include "stator_bench.h"

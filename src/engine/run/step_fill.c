@@ -6,10 +6,10 @@
  * same whatever their number; and a prompt in chunks of a part of it. The numbers do not depend on it. */
 #include "engine/run/step_fill.h"
 
-#include "engine/run/checkpoints.h"
-#include "engine/run/kv_disk.h"
+#include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/pooling.h"
-#include "engine/run/sequences.h"
+#include "engine/cache/sequences.h"
 #include "engine/run/step_writer.h"
 
 #include "base/clock.h"

@@ -1,8 +1,8 @@
 #include "engine/start/run_state.h"
 
 #include "device/cluster.h"
-#include "engine/run/checkpoints.h"
-#include "engine/run/kv_disk.h"
+#include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/trace.h"
 #include "kernels/kernels.h"
 #include "os/pages.h"

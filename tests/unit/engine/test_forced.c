@@ -1,7 +1,7 @@
 /* The queue of forced tokens, on answers made by hand. */
 #include "testing.h"
 
-#include "engine/run/forced.h"
+#include "engine/sampling/forced.h"
 
 static int32_t memory[STATOR_FORCED];
 static const int32_t opens[] = {7, 8}, closes[] = {9}, queued[] = {100, 101, 9};

@@ -6,7 +6,7 @@
 #include "app/selftest/selftest_model.h"
 #include "hybrid_model.h"
 #include "peer_models.h"
-#include "engine/run/kv_disk.h"
+#include "engine/cache/kv_disk.h"
 #include "prefix_play.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
  * invariants looked at after every step. */
 #include "testing.h"
 
-#include "engine/run/kv_pool.h"
+#include "engine/cache/kv_pool.h"
 
 enum { BLOCKS = 23, SEQUENCES = 5, LONGEST = 6, TOKENS = KV_LAYOUT_BLOCK };
 

@@ -7,7 +7,7 @@
 #include "window_model.h"
 
 #include "engine/engine.h"
-#include "engine/run/checkpoints.h"
+#include "engine/cache/checkpoints.h"
 
 enum { CONTEXT = 256, TEXTS = 10 };
 

@@ -1,7 +1,7 @@
 /* The sampler on rows made by hand, and its distribution against exact probabilities. */
 #include "testing.h"
 
-#include "engine/run/sampler.h"
+#include "engine/sampling/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 
 #include "app/selftest/selftest_model.h"
 
-#include "engine/run/ngram.h"
-#include "engine/run/speculation.h"
+#include "engine/draft/ngram.h"
+#include "engine/draft/speculation.h"
 
 #include <inttypes.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
  * change. */
 #include "testing.h"
 
-#include "engine/run/speculation_load.h"
+#include "engine/draft/speculation_load.h"
 
 /* A device: a step takes `fixed` and `each` per token. Of `drafts` tokens behind a known one, `kept` are
  * accepted. */

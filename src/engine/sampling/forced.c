@@ -1,4 +1,4 @@
-#include "engine/run/forced.h"
+#include "engine/sampling/forced.h"
 
 #include "base/check.h"
 

@@ -1,4 +1,4 @@
-#include "engine/run/draft.h"
+#include "engine/draft/draft.h"
 
 #include "base/clock.h"
 #include "engine/run/step_fill.h"

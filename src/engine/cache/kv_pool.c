@@ -1,4 +1,4 @@
-#include "engine/run/kv_pool.h"
+#include "engine/cache/kv_pool.h"
 
 #include "base/hash.h"
 

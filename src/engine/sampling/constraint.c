@@ -1,4 +1,4 @@
-#include "engine/run/constraint.h"
+#include "engine/sampling/constraint.h"
 
 #include "engine/engine.h"
 #include "grammar/regex_nodes.h"

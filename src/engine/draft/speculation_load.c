@@ -1,4 +1,4 @@
-#include "engine/run/speculation_load.h"
+#include "engine/draft/speculation_load.h"
 
 #include "base/check.h"
 

@@ -1,4 +1,4 @@
-#include "engine/run/ngram.h"
+#include "engine/draft/ngram.h"
 
 #include "base/hash.h"
 

@@ -1,8 +1,8 @@
-#include "engine/run/sequences.h"
+#include "engine/cache/sequences.h"
 
 #include "base/clock.h"
-#include "engine/run/checkpoints.h"
-#include "engine/run/kv_disk.h"
+#include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/pooling.h"
 
 static bool is_paged(const struct stator *s, uint32_t cache) {

@@ -11,9 +11,9 @@
 #include "base/carve.h"
 #include "base/error.h"
 #include "config/config.h"
-#include "engine/run/draft.h"
-#include "engine/run/ngram.h"
-#include "engine/run/speculation_load.h"
+#include "engine/draft/draft.h"
+#include "engine/draft/ngram.h"
+#include "engine/draft/speculation_load.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "engine/run/grammar_slots.h"
+#include "engine/sampling/grammar_slots.h"
 
 #include "engine/arguments.h"
 #include "engine/engine.h"

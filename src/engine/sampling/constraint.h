@@ -7,7 +7,7 @@
 #ifndef STATOR_ENGINE_CONSTRAINT_H
 #define STATOR_ENGINE_CONSTRAINT_H
 
-#include "engine/run/grammar_slots.h"
+#include "engine/sampling/grammar_slots.h"
 #include "stator.h"
 
 #include <stdbool.h>

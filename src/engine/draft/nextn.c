@@ -1,7 +1,7 @@
-#include "engine/run/nextn.h"
+#include "engine/draft/nextn.h"
 
 #include "base/clock.h"
-#include "engine/run/sequences.h"
+#include "engine/cache/sequences.h"
 #include "engine/run/step_fill.h"
 #include "engine/run/step_writer.h"
 #include "engine/run/trace.h"

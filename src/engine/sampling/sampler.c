@@ -1,4 +1,4 @@
-#include "engine/run/sampler.h"
+#include "engine/sampling/sampler.h"
 
 #include "base/arith.h"
 #include "base/check.h"

@@ -1,7 +1,7 @@
-#include "engine/run/speculation.h"
+#include "engine/draft/speculation.h"
 
 #include "engine/engine.h"
-#include "engine/run/nextn.h"
+#include "engine/draft/nextn.h"
 #include "stator_bench.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "engine/run/kv_disk.h"
+#include "engine/cache/kv_disk.h"
 
 #include "base/clock.h"
-#include "engine/run/checkpoints.h"
-#include "engine/run/sequences.h"
+#include "engine/cache/checkpoints.h"
+#include "engine/cache/sequences.h"
 #include "engine/run/step_fill.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "engine/run/checkpoints.h"
+#include "engine/cache/checkpoints.h"
 
-#include "engine/run/kv_disk.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/step_fill.h"
 #include "engine/run/step_writer.h"
 

@@ -1,4 +1,4 @@
-#include "engine/run/kv_jobs.h"
+#include "engine/cache/kv_jobs.h"
 
 #include "base/clock.h"
 #include "base/error.h"
