@@ -75,7 +75,8 @@ struct peer_model {
     const char *parts; /* of layers that are one part each: M Mamba-2, * attention, F feed-forward without
                           gates; or NULL */
     uint32_t latent;   /* width that experts work on; 0: embd */
-    struct peer_key keys[10];
+    uint32_t kv_rank, q_rank, nope, dim_v; /* of latent attention; kv_rank 0: attention is another */
+    struct peer_key keys[11];
 };
 
 static const struct peer_model peer_models[] = {
@@ -359,6 +360,41 @@ static const struct peer_model peer_models[] = {
      .taps = 2,
      .inner = 192,
      .keys = {{"expert_shared_count", 1}, {"expert_weights_norm", .yes = true}}},
+    {"deepseek2-odd",
+     "deepseek2",
+     4,
+     160,
+     224,
+     5,
+     1,
+     128,
+     300,
+     .rot = 32,
+     .flags = PEER_CHOICE_BIAS | PEER_UNTIED,
+     .experts = 10,
+     .used = 3,
+     .expert_ff = 96,
+     .shared_ff = 96,
+     .leading = 2,
+     .kv_rank = 96,
+     .q_rank = 64,
+     .nope = 64,
+     .dim_v = 32,
+     .keys = {{"expert_weights_scale", .fraction = 2.5f},
+              {"expert_gating_func", 2},
+              {"expert_shared_count", 1},
+              {"expert_weights_norm", .yes = true},
+              {"expert_group_count", 5},
+              {"expert_group_used_count", 2},
+              {"rope.scaling.type", .text = "yarn"},
+              {"rope.scaling.factor", .fraction = 4},
+              {"rope.scaling.original_context_length", 64},
+              {"rope.scaling.yarn_log_multiplier", .fraction = 0.1f}}},
+    {"deepseek2-lite", "deepseek2", 3, 96, 160, 3, 1, 96, 200, .rot = 64, .experts = 4, .used = 2,
+     .expert_ff = 96, .shared_ff = 192, .leading = 1, .kv_rank = 32, .nope = 32, .dim_v = 64,
+     .keys = {{"expert_gating_func", 1}, {"expert_shared_count", 2}}},
+    {"deepseek2-dense", "deepseek2", 2, 96, 160, 66, 1, 96, 200, .rot = 32, .flags = PEER_UNTIED,
+     .kv_rank = 64, .nope = 32, .dim_v = 32},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -536,8 +572,28 @@ static inline void peer_conv(struct peer_writer *p) {
     peer_matrix(p, "shortconv.out_proj.weight", m->embd, m->embd);
 }
 
+static inline void peer_mla(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint64_t q = (uint64_t)m->heads * (m->nope + m->rot);
+    if (m->q_rank > 0) {
+        peer_matrix(p, "attn_q_a.weight", m->embd, m->q_rank);
+        peer_vector(p, "attn_q_a_norm.weight", m->q_rank, 1);
+    }
+    peer_matrices(p, m->q_rank > 0 ? "attn_q_b.weight" : "attn_q.weight", m->q_rank > 0 ? m->q_rank : m->embd,
+                  q, 1, 2);
+    peer_matrices(p, "attn_kv_a_mqa.weight", m->embd, (uint64_t)m->kv_rank + m->rot, 1, 2);
+    peer_vector(p, "attn_kv_a_norm.weight", m->kv_rank, 1);
+    peer_matrices(p, "attn_k_b.weight", m->nope, m->kv_rank, m->heads, 1);
+    peer_matrices(p, "attn_v_b.weight", m->kv_rank, m->dim_v, m->heads, 1);
+    peer_matrix(p, "attn_output.weight", (uint64_t)m->heads * m->dim_v, m->embd);
+}
+
 static inline void peer_attention(struct peer_writer *p) {
     const struct peer_model *m = p->m;
+    if (m->kv_rank > 0) {
+        peer_mla(p);
+        return;
+    }
     const int far = peer_is_wide(m, p->layer);
     const uint64_t dim = far ? m->wide_dim : m->dim;
     const uint64_t q = m->heads * dim, kv = (far ? m->wide_kv_heads : m->kv_heads) * dim;
@@ -762,7 +818,7 @@ static inline void peer_keys(struct peer_writer *p) {
                   {"context_length", 1024},
                   {"attention.head_count", m->heads},
                   {"attention.key_length", dim},
-                  {"attention.value_length", dim},
+                  {"attention.value_length", m->kv_rank > 0 ? m->kv_rank : dim},
                   {"vocab_size", m->vocab},
                   {"rope.dimension_count", m->rot != 0 && m->wide_dim == 0 ? m->rot : dim}},
       sometimes[] = {{"nextn_predict_layers", peer_nextn(m)},
@@ -772,6 +828,10 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"expert_shared_feed_forward_length", m->shared_ff},
                      {"leading_dense_block_count", m->leading},
                      {"moe_latent_size", m->latent},
+                     {"attention.kv_lora_rank", m->kv_rank},
+                     {"attention.q_lora_rank", m->q_rank},
+                     {"attention.key_length_mla", m->kv_rank > 0 ? m->nope + m->rot : 0},
+                     {"attention.value_length_mla", m->dim_v},
                      {"shortconv.l_cache", m->flags & PEER_SHORT_CONV ? m->taps : 0},
                      {"ssm.conv_kernel", m->flags & PEER_SHORT_CONV ? 0 : m->taps},
                      {"ssm.state_size", m->state},

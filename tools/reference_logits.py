@@ -11,7 +11,7 @@ F32, NVFP4 = 0, 40
 SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
-ADJACENT = ('cohere2', 'ernie4_5-moe', 'llama', 'granite', 'granitehybrid', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
+ADJACENT = ('cohere2', 'deepseek2', 'ernie4_5-moe', 'llama', 'granite', 'granitehybrid', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
 POST_NORMS = ('gemma2', 'gemma3', 'gemma4', 'olmo2', 'exaone4', 'glm4')
 # Those whose norms of q and k are of all heads together.
 WIDE_NORMS = ('olmo2', 'minimax-m2')
@@ -236,6 +236,21 @@ class Model:
         out = np.einsum('hij,jhd->ihd', p, v)
         return self.product((out if gate is None else out * sigmoid(gate)).reshape(n, -1), 'attn_output')
 
+    def latent(self, h):
+        """Latent attention, with K and V of each head made of the row that all share."""
+        n, rank, head = len(h), self.key('attention.kv_lora_rank'), self.key('attention.key_length_mla')
+        low = self.norm(self.product(h, 'attn_q_a'), self.w('attn_q_a_norm.weight')) if self.has('attn_q_a.weight') else h
+        q = self.product(low, 'attn_q_b' if self.has('attn_q_b.weight') else 'attn_q').reshape(n, self.heads, head)
+        row = self.product(h, 'attn_kv_a_mqa')
+        c, far = self.norm(row[:, :rank], self.w('attn_kv_a_norm.weight')), row[:, None, rank:]
+        base = self.key('rope.freq_base', 10000.0)
+        q_far, far = self.rotate(q[..., head - self.rot:], base, True), self.rotate(far, base, True)
+        k, v = np.einsum('tr,hrn->thn', c, self.w('attn_k_b.weight')), np.einsum('tr,hvr->thv', c, self.w('attn_v_b.weight'))
+        scores = np.einsum('ihn,jhn->hij', q[..., :head - self.rot], k) + np.einsum('ihn,jn->hij', q_far, far[:, 0])
+        stretch = 1 + self.key('rope.scaling.yarn_log_multiplier', 0) * np.log(self.key('rope.scaling.factor', 1.0))
+        scores = np.where(np.arange(n)[:, None] < np.arange(n), -np.inf, scores * head ** -0.5 * stretch ** 2)
+        return self.product(np.einsum('hij,jhv->ihv', softmax(scores), v).reshape(n, -1), 'attn_output')
+
     def capped(self, x, key, default):
         cap = self.key(key, default if self.arch == 'gemma2' else 0)
         return cap * np.tanh(x / cap) if cap else x
@@ -318,14 +333,21 @@ class Model:
     def experts(self, h, router_in=None):
         used = self.key('expert_used_count')
         logits = self.product(h, 'ffn_gate_inp') if router_in is None else router_in @ self.w('ffn_gate_inp.weight').T
-        score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2', 'lfm2moe', 'nemotron_h_moe') else softmax(logits)
+        score = sigmoid(logits) if self.key('expert_gating_func') == 2 or self.arch in ('glm4moe', 'minimax-m2', 'lfm2moe', 'nemotron_h_moe') else softmax(logits)
         choice = score + (self.w('exp_probs_b.bias') if self.has('exp_probs_b.bias') else 0)
+        groups = self.key('expert_group_count', 1)
+        if groups > 1:  # only experts of the best groups
+            parts = np.sort(choice.reshape(len(h), groups, -1), axis=2)
+            best = parts[..., -2:].sum(2) if self.key('expert_gating_func') == 2 else parts[..., -1]
+            rank = np.argsort(np.argsort(-best, axis=1, kind='stable'), axis=1)
+            out = np.repeat(rank >= self.key('expert_group_used_count'), choice.shape[1] // groups, axis=1)
+            choice = np.where(out, -np.inf, choice)
         latent = self.has('ffn_latent_down.weight')
         inner = self.product(h, 'ffn_latent_down') if latent else h
         out = np.zeros_like(inner)
         for t, x in enumerate(inner):
             top = np.argsort(-choice[t], kind='stable')[:used]
-            weights = score[t, top] / (score[t, top].sum() if self.key('expert_weights_norm', self.arch != 'qwen2moe') else 1)
+            weights = score[t, top] / (score[t, top].sum() if self.key('expert_weights_norm', self.arch not in ('qwen2moe', 'deepseek2')) else 1)
             for e, weight in zip(top, weights * (self.key('expert_weights_scale', 0) or 1)):
                 out[t] += weight * self.expert(e, x)
         out = self.product(out, 'ffn_latent_up') if latent else out
@@ -351,7 +373,7 @@ class Model:
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
         if self.arch in ONE_PART:
             return x + (self.mamba(h) if self.has('ssm_d') else self.attention(h, i) if self.has('attn_q.weight') else self.feed_forward(h))
-        out = self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
+        out = self.latent(h) if self.has('attn_k_b.weight') else self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
         if self.arch == 'cohere2':  # side by side
             return x + out + self.feed_forward(h)
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)

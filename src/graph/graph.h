@@ -24,6 +24,8 @@ enum graph_kind {
                      sum times weight[1][0]. norm.parts of a row are normed each for itself (RESIDUAL alone) */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
     GRAPH_MATMUL, /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
+    GRAPH_HEADS,  /* out[:, column[0] + h * heads.out_stride ..] = columns h * heads.in_stride .. of `in` x
+                     matrix h of  weight[0] */
     GRAPH_ROPE_STORE, /* per head: norms q and k of `in` (optional; rope.wide: all heads together), rotates
                          them in place, and stores k and v (rope.norm_v: normed) to the cache. Without KV
                          heads `in` has q alone, and nothing is stored */
@@ -157,14 +159,25 @@ struct graph_rope {
     struct graph_norm norm_k;
     bool norm_v; /* heads of v are normed by `norm` without weights; dim_v is dim_k, and not `wide` */
     bool late;   /* heads are normed after they are rotated */
+    /* One KV head, whose first dim_v values are V as well. The last n_rot dims are rotated: those of q come
+     * from the ends of the heads in `work`. The first dim_v of k are normed by norm_k with weight[0]. The
+     * cache has K alone. */
+    bool latent;
+};
+
+/* Parameters of HEADS. */
+struct graph_heads {
+    uint32_t in_stride, out_stride; /* columns from one matrix's to the next one's */
 };
 
 struct graph_attention {
     uint32_t heads, kv_heads;
     uint32_t dim_k, dim_v;
     float scale;
-    float cap;         /* softcap of scores (num_softcap); 0: none */
-    uint32_t skip;     /* so many first tokens are seen by no query but their own; 0 or 1 */
+    float cap;     /* softcap of scores (num_softcap); 0: none */
+    bool latent;   /* V is the first dim_v values of K. All heads read the cache's one unit; kv_heads is into
+                      how   many groups they are cut */
+    uint32_t skip; /* so many first tokens are seen by no query but their own; 0 or 1 */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange: how many splits of a
                           query, or groups of a product, are done. 0 before and after every op. GRAPH_NONE:
                           the device does not count */
@@ -213,7 +226,7 @@ struct graph_cache {
     enum graph_cache_kind kind;
     uint32_t units;          /* per layer, each with blocks of its own: KV heads; 1 for a state */
     uint64_t bytes;          /* of a unit's block; a multiple of GRAPH_CACHE_ALIGN */
-    uint64_t k_bytes;        /* PAGED, RING: bytes of K in a block; V follows */
+    uint64_t k_bytes;        /* PAGED, RING: bytes of K in a block; V follows, unless it is a part of K */
     uint32_t type_k, type_v; /* KV_LAYOUT_F32 .. */
     uint32_t window;         /* RING: tokens that a query sees, its own included */
     uint32_t n_layers;       /* layers of this device that use it */
@@ -250,9 +263,10 @@ struct graph_experts {
     uint32_t experts, used;
     uint32_t rows; /* of values with a row per slot: an expert's rows begin at a multiple of align */
     uint32_t align;
-    uint32_t how; /* EXPERTS_SIGMOID | EXPERTS_NORM */
-    float scale;  /* of the experts' weights */
-    bool clamped; /* SWIGLU is clamped_glu with alpha and limit */
+    uint32_t how;                 /* EXPERTS_SIGMOID | EXPERTS_NORM */
+    uint32_t groups, groups_used; /* of experts; groups 0 or 1: none */
+    float scale;                  /* of the experts' weights */
+    bool clamped;                 /* SWIGLU is clamped_glu with alpha and limit */
     float alpha, limit;
     uint32_t routes; /* value; ROUTE writes it */
     uint32_t shared; /* value: the shared expert's output, f32 rows of tokens, added last; or GRAPH_NONE */
@@ -268,6 +282,7 @@ struct graph_op {
         float cap;                /* SOFTCAP */
         uint32_t kept;            /* KEEP: rows of a sequence in out */
         struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR, CENTER (inv_width) */
+        struct graph_heads heads;
         struct graph_rope rope;
         struct graph_attention attention;
         struct graph_delta delta;

@@ -7,7 +7,8 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_FORMS] = {.name = "quantise", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MATMUL] = {.name = "matmul", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
-    [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_HEADS] = {.name = "matmul of heads", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
+    [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_ATTENTION] = {.name = "attention",
                          .reads = GRAPH_IN,
                          .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS},
@@ -113,7 +114,8 @@ uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op) {
         return 0;
     for (uint32_t k = 0; k < op->n_weights; k++) {
         const struct panel_layout *l = &g->weights[op->weight[k]].layout;
-        sum += (uint64_t)l->rows * l->cols;
+        sum +=
+            (uint64_t)l->rows * l->cols * (op->kind == GRAPH_HEADS ? g->weights[op->weight[k]].matrices : 1);
     }
     return op->kind == GRAPH_EXPERTS ? sum * op->experts.used : sum;
 }

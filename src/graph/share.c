@@ -99,10 +99,10 @@ static void add_exchange(const struct sharing *s, uint32_t layer, uint32_t own, 
 static bool divides_heads(const struct sharing *s, const struct graph_op *product, const struct graph_rope *r,
                           uint32_t kv_heads) {
     const uint32_t count = s->g->want.share.count;
-    bool divides = !r->wide;
-    for (uint32_t k = 0; k < product->n_weights; k++)
+    bool divides = !r->wide && !r->latent;
+    for (uint32_t k = 0; k < product->n_weights && divides; k++)
         divides = divides && graph_weight_together(&s->g->weights[product->weight[k]]) == PANEL_ROWS;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && divides; i++) {
         const struct heads h = heads_of(r->heads, kv_heads, &s->g->want.share, i);
         divides = divides && h.first_q < h.end_q;
     }
@@ -280,6 +280,7 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_EMBED:
     case GRAPH_NORM:
     case GRAPH_FORMS:
+    case GRAPH_HEADS:
     case GRAPH_CENTER:
     case GRAPH_ROUTE:
     case GRAPH_CONV:

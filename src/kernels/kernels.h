@@ -21,15 +21,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERNELS_SEGMENT   512
-#define KERNELS_KV_BLOCK  KV_LAYOUT_BLOCK /* tokens in a KV block */
-#define KERNELS_KV_GROUP  KV_LAYOUT_GROUP /* values of a token that share a scale, in quantised K and V */
-#define KERNELS_SPLIT     256             /* tokens in an attention split, aligned to absolute position */
-#define KERNELS_MAX_HEAD  512             /* largest head dimension */
-#define KERNELS_MAX_GROUP 64              /* most query heads that share a KV head */
-#define KERNELS_MAX_TAPS  DELTA_MAX_TAPS
-#define KERNELS_MAX_STATE DELTA_MAX_STATE
-#define KERNELS_COLUMNS   DELTA_BLOCK
+#define KERNELS_SEGMENT    512
+#define KERNELS_KV_BLOCK   KV_LAYOUT_BLOCK /* tokens in a KV block */
+#define KERNELS_KV_GROUP   KV_LAYOUT_GROUP /* values of a token that share a scale, in quantised K and V */
+#define KERNELS_SPLIT      256             /* tokens in an attention split, aligned to absolute position */
+#define KERNELS_MAX_HEAD   512             /* largest head dimension, of V always */
+#define KERNELS_MAX_KEY    640             /* of K and Q whose first values are V */
+#define KERNELS_MAX_GROUP  64              /* most query heads that share a KV head */
+#define KERNELS_MAX_TAPS   DELTA_MAX_TAPS
+#define KERNELS_MAX_STATE  DELTA_MAX_STATE
+#define KERNELS_COLUMNS    DELTA_BLOCK
+#define KERNELS_MAX_GROUPS 64 /* of experts */
 
 /* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t
  * of a form begins t * its row length behind the pointer, but for quants, which may be tiles (act_tiles.h).
@@ -109,7 +111,7 @@ struct kernels_attention {
      * block_stride. A ring has at least the blocks of all tokens that the queries of a call see. */
     uint32_t ring; /* 0: none */
     const uint8_t *k;
-    const uint8_t *v;
+    const uint8_t *v; /* NULL: V of a token is the first head_dim_v values of its K, and type_v is type_k */
     uint64_t block_stride;
     const uint32_t *blocks;
     float *work; /* kernels_attention_work() floats, aligned to 64 bytes, of the calling thread */
@@ -121,6 +123,14 @@ struct kernels_attention {
     uint32_t end_split;
 };
 
+/* Whether the kernels take heads of these sizes. */
+static inline bool kernels_attention_fits(const struct kernels_attention *a) {
+    if (a->v == NULL)
+        return a->head_dim_k <= KERNELS_MAX_KEY && a->head_dim_v <= KERNELS_MAX_HEAD &&
+               a->head_dim_v <= a->head_dim_k && a->head_dim_k % KERNELS_KV_GROUP == 0 &&
+               a->head_dim_v % KERNELS_KV_GROUP == 0 && a->type_k == a->type_v;
+    return a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD;
+}
 /* The first token that a query at this position sees. */
 static inline uint32_t kernels_attention_start(const struct kernels_attention *a, uint32_t position) {
     const uint32_t before = position < a->skip ? position : a->skip;
@@ -205,9 +215,12 @@ struct kernels_route {
     uint32_t experts;    /* 1..EXPERTS_MAX */
     uint32_t used;       /* 1..EXPERTS_MAX_USED, at most experts */
     uint32_t how;        /* EXPERTS_SIGMOID | EXPERTS_NORM */
-    float scale;         /* of the weights */
-    uint32_t *chosen;    /* [used], ascending */
-    float *weight;       /* [used] */
+    /* Experts are so many groups, one after the other, and those chosen are of groups_used of them; groups 0
+     * or 1: of all. */
+    uint32_t groups, groups_used;
+    float scale;      /* of the weights */
+    uint32_t *chosen; /* [used], ascending */
+    float *weight;    /* [used] */
 };
 
 struct kernels {
@@ -261,7 +274,9 @@ struct kernels {
 
     /* Chooses the experts with the largest scores, of equals those with the lower numbers; a score is the
      * logit, with EXPERTS_SIGMOID num_sigmoid(logit) + bias (+0 without one), else with a bias num_exp(l - m)
-     * * num_rcp(sum of all as sum128) + bias, each rounded. Weights: softmax: e = num_exp(l
+     * * num_rcp(sum of all as sum128) + bias, each rounded. With groups the groups are chosen before,
+     * likewise: a group's score is the sum of its two largest scores with EXPERTS_SIGMOID, else its largest.
+     * Weights: softmax: e = num_exp(l
      * - m), m the largest logit, times num_rcp(sum of e), the sum with EXPERTS_NORM of those chosen in
      * ascending order from +0, else of all as sum128. Sigmoid: num_sigmoid(l), with EXPERTS_NORM times
      * num_rcp(the larger of their sum, in ascending order, and EXPERTS_LEAST). Then times scale. */
@@ -289,8 +304,8 @@ struct kernels {
     void (*store_v[KERNELS_KV_TYPES])(void *v, const float *x, uint32_t dim, uint32_t slot);
 
     /* Per query and head, over splits of 256 tokens aligned to absolute position (the last one partial):
-     *   s_t = dot * scale, with a cap then its num_softcap, dot = fmaf in dim order (segments of 512 as
-     * above); m = max s_t; e_t = num_exp(s_t
+     *   s_t = dot * scale, with a cap then its num_softcap, dot = fmaf in dim order, without segments; m =
+     * max s_t; e_t = num_exp(s_t
      * - m); l = sum128 of e_t by t % 128 inside the split (plain adds from +0, then the tree); o_d =
      * fmaf(e_t, v_t[d], o_d) in token order from +0. Merge: first split M = m, L = l, O = o; then with M' =
      * max(M, m), a = num_exp(M - M'), b = num_exp(m - M'): L = fmaf(l, b, L * a), O = fmaf(o, b, O * a)

@@ -21,6 +21,7 @@ enum {
     HEAD_DIM_STEP = 32,
     MAX_EXPERTS = 1024, /* EXPERTS_MAX */
     MAX_USED = 64,      /* EXPERTS_MAX_USED */
+    MAX_GROUPS = 64,    /* KERNELS_MAX_GROUPS */
     MAX_SCALE = 1000000,
     MAX_CONTEXT = INT32_MAX
 };
@@ -144,6 +145,8 @@ static stator_status read_heads(const struct gguf *g, struct shape *s, stator_er
         rc = s->heads_by_kind ? shape_read_kv_heads_by_kind(g, s, e)
                               : read_per_layer_or(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads,
                                                   s->attention_optional ? s->no_attention : NULL, e);
+    if (rc == STATOR_OK && s->latent)
+        return shape_read_mla(g, s, e);
     if (rc == STATOR_OK)
         rc = shape_check_groups(g, s, s->n_kv_heads, e);
     if (rc != STATOR_OK)
@@ -236,14 +239,42 @@ static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_
     if (rc == STATOR_OK && !(s->attention_scale >= 0 && s->attention_scale <= MAX_SCALE))
         rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0, at most %d", key,
                         (double)s->attention_scale, MAX_SCALE);
+    const uint32_t scored = s->latent ? s->mla.nope + s->n_rot : s->head_dim_k;
     if (rc == STATOR_OK && s->attention_scale == 0)
-        s->attention_scale = (float)(1 / sqrt((double)s->head_dim_k));
+        s->attention_scale = (float)(1 / sqrt((double)scored));
+    if (s->mla.score_magnitude != 0)
+        s->attention_scale *= s->mla.score_magnitude * s->mla.score_magnitude;
     return rc;
 }
 
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e) {
     stator_status rc = refuse_experts(g, s, e);
     return rc == STATOR_OK ? read_decoder(g, s, e) : rc;
+}
+
+/* Those chosen are of the best groups of experts. */
+static stator_status read_groups(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct shape_experts *x = &s->experts;
+    stator_status rc = shape_read_u32_or(g, s, "expert_group_count", 0, UINT32_MAX, 1, &x->groups, e);
+    if (rc != STATOR_OK || x->groups <= 1)
+        return rc;
+    if (!x->may_group)
+        return gguf_error(g, e,
+                          "key '%s.expert_group_count' is %" PRIu32 ": groups of experts are not supported",
+                          s->arch_name, x->groups);
+    if (x->groups > MAX_GROUPS || x->count % x->groups != 0)
+        return gguf_error(g, e,
+                          "key '%s.expert_group_count' is %" PRIu32 ", expected a divisor of the %" PRIu32
+                          " experts, at most %d",
+                          s->arch_name, x->groups, x->count, MAX_GROUPS);
+    rc = shape_read_u32(g, s, "expert_group_used_count", 1, x->groups, &x->groups_used, e);
+    if (rc == STATOR_OK && x->used > x->groups_used * (x->count / x->groups))
+        rc = gguf_error(g, e,
+                        "key '%s.expert_used_count' is %" PRIu32 ", but %" PRIu32
+                        " groups (%s.expert_group_used_count) have only %" PRIu32 " experts",
+                        s->arch_name, x->used, x->groups_used, s->arch_name,
+                        x->groups_used * (x->count / x->groups));
+    return rc;
 }
 
 /* How weights come of the router's logits: keys over the architecture's defaults. */
@@ -267,14 +298,7 @@ static stator_status read_routing(const struct gguf *g, struct shape *s, stator_
         rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none) to %d", key, (double)scale, MAX_SCALE);
     if (scale != 0 || x->scale == 0)
         x->scale = scale != 0 ? scale : 1;
-    uint32_t groups = 1;
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "expert_group_count", 0, UINT32_MAX, 1, &groups, e);
-    if (rc == STATOR_OK && groups > 1)
-        rc = gguf_error(g, e,
-                        "key '%s.expert_group_count' is %" PRIu32 ": groups of experts are not supported",
-                        s->arch_name, groups);
-    return rc;
+    return rc == STATOR_OK ? read_groups(g, s, e) : rc;
 }
 
 static stator_status read_expert_sizes(const struct gguf *g, struct shape *s, stator_error *e) {
@@ -498,6 +522,20 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return s->experts.shared_ff;
     case SHAPE_LABELS:
         return s->labels;
+    case SHAPE_MLA_Q:
+        return (uint64_t)s->n_heads * (s->mla.nope + s->n_rot);
+    case SHAPE_MLA_Q_RANK:
+        return s->mla.q_rank;
+    case SHAPE_MLA_KV_RANK:
+        return s->mla.kv_rank;
+    case SHAPE_MLA_ROW:
+        return (uint64_t)s->mla.kv_rank + s->n_rot;
+    case SHAPE_MLA_NOPE:
+        return s->mla.nope;
+    case SHAPE_MLA_V:
+        return s->mla.dim_v;
+    case SHAPE_MLA_HEADS_V:
+        return (uint64_t)s->n_heads * s->mla.dim_v;
     case SHAPE_LAYER_EMBD:
         return s->layer_embd;
     case SHAPE_ALL_LAYER_EMBD:
@@ -523,6 +561,10 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
         return shape_has_experts(s, layer);
     case SHAPE_SHARED_LAYERS:
         return shape_has_experts(s, layer) && s->experts.shared_ff > 0;
+    case SHAPE_Q_RANK_LAYERS:
+        return s->mla.q_rank > 0;
+    case SHAPE_NO_Q_RANK_LAYERS:
+        return s->mla.q_rank == 0;
     case SHAPE_LATENT_LAYERS:
         return shape_has_experts(s, layer) && s->experts.latent > 0;
     }

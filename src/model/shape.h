@@ -46,7 +46,14 @@ enum shape_extent {
     SHAPE_SHARED_FF,
     SHAPE_LABELS,
     SHAPE_LAYER_EMBD,
-    SHAPE_ALL_LAYER_EMBD /* of all layers together */
+    SHAPE_ALL_LAYER_EMBD, /* of all layers together */
+    SHAPE_MLA_Q,          /* all heads of q before they are absorbed */
+    SHAPE_MLA_Q_RANK,
+    SHAPE_MLA_KV_RANK,
+    SHAPE_MLA_ROW,  /* kv_rank, then what RoPE rotates */
+    SHAPE_MLA_NOPE, /* of a head of q: what it does not */
+    SHAPE_MLA_V,    /* of a head */
+    SHAPE_MLA_HEADS_V
 };
 
 /* Layers that have a tensor. */
@@ -58,7 +65,9 @@ enum shape_layers {
     SHAPE_DENSE_LAYERS,  /* without experts */
     SHAPE_EXPERT_LAYERS, /* shape_has_experts */
     SHAPE_SHARED_LAYERS, /* of those, in models with a shared expert */
-    SHAPE_LATENT_LAYERS  /* of those, in models with experts.latent */
+    SHAPE_LATENT_LAYERS, /* of those, in models with experts.latent */
+    SHAPE_Q_RANK_LAYERS, /* all, in models with mla.q_rank */
+    SHAPE_NO_Q_RANK_LAYERS
 };
 
 /* One row per tensor name of an architecture. */
@@ -160,6 +169,16 @@ struct shape_heads {
     uint32_t n_rot; /* dimensions that RoPE rotates, even, <= dim_k */
 };
 
+/* Latent attention (MLA): one row of kv_rank + n_rot values per token is K of all heads, and its first
+ * kv_rank values are V. n_kv_heads is then 1, head_dim_k kv_rank + n_rot and head_dim_v kv_rank. kv_rank 0:
+ * none. */
+struct shape_mla {
+    uint32_t kv_rank;
+    uint32_t q_rank;       /* 0: q is one product */
+    uint32_t nope, dim_v;  /* of a head before q is absorbed, without what RoPE rotates; of a head's output */
+    float score_magnitude; /* scores times its square, by YaRN; 0: 1 */
+};
+
 /* Mixture of experts; count 0: none. */
 struct shape_experts {
     uint32_t count, used;
@@ -171,7 +190,10 @@ struct shape_experts {
     bool sigmoid;           /* weights are sigmoids of the router's logits; else a softmax */
     bool norm;              /* divided by the sum of those chosen */
     float scale;            /* of weights; 0: 1 */
-    bool clamped;           /* SwiGLU is clamped */
+    bool may_group;         /* the architecture knows groups */
+    uint32_t groups,
+        groups_used; /* experts are of so many groups, and those chosen of so many; groups 1: none */
+    bool clamped;    /* SwiGLU is clamped */
     float alpha, limit;
 };
 
@@ -246,6 +268,8 @@ struct shape {
     uint32_t vision_tensors; /* of a vision tower in the same file: not read */
     uint64_t vision_bytes;
     bool gated; /* heads of q have gates: attention's output is multiplied by their sigmoid */
+    struct shape_mla mla;
+    bool latent; /* to the architecture attention is latent: the keys of mla are read */
     struct shape_delta delta;
     bool attention_optional; /* to the architecture attention.head_count_kv 0 is a layer without attention */
     bool no_attention[SHAPE_MAX_LAYERS]; /* such layers */
@@ -302,6 +326,9 @@ stator_status shape_read_caps(const struct gguf *g, struct shape *s, float atten
 stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float fallback, stator_error *e);
 /* The keys of decoders with RMS norm, RoPE and grouped-query attention. */
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);
+/* ARCH.attention.kv_lora_rank, q_lora_rank, key_length_mla, value_length_mla and rope.dimension_count: mla,
+ * n_rot and the heads of shapes with `latent`, after n_heads. */
+stator_status shape_read_mla(const struct gguf *g, struct shape *s, stator_error *e);
 /* The keys of hybrids of gated delta-net and attention layers, after those. */
 stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e);
 /* Splits a tensor's name "blk.N.rest" (N without leading zeros); false if it has another form. */

@@ -63,6 +63,11 @@ static double pair_of(const struct shape *s, double turns) {
 static void yarn_magnitude(struct reader *r, struct shape *s, float multiplier) {
     const double growth = 0.1 * log((double)s->rope_scale);
     const double computed = s->rope_yarn.share != 0 ? 1 + growth : 1;
+    if (s->latent &&
+        multiplier != 0) { /* a tenth of mscale_all_dim, which is mscale as well: cos and sin stay */
+        s->mla.score_magnitude = (float)(1 + (double)multiplier * log((double)s->rope_scale));
+        return;
+    }
     if (has(r, "scaling.yarn_attn_factor")) {
         s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true, MOST_MAGNITUDE);
         return;

@@ -169,6 +169,15 @@ static void add_gated(struct op_graph *b, enum graph_epilogue epilogue) {
     graph_op_weight(&b->graph, op, up, add_vector(b, b->sizes->out, 0, 1), 0);
 }
 
+/* One matrix. */
+static void build_relu2(struct op_graph *b) {
+    const struct gguf_tensor *up = add_matrix(b, b->sizes->in, b->sizes->out);
+    const uint32_t in = add_input(b, b->sizes->in, graph_form_for(up));
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, add_output(b, b->sizes->out));
+    op->epilogue = GRAPH_RELU2;
+    graph_op_weight(&b->graph, op, up, add_vector(b, b->sizes->out, 0, 1), 0);
+}
+
 /* int8 of a row, which a small product reads. */
 static void add_forms(struct op_graph *b, uint32_t type, uint32_t forms) {
     const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
@@ -285,8 +294,8 @@ static void build_attention(struct op_graph *b) {
         op->work = add_value(b, "cells", g->want.cells, z->heads * (z->dim + 2), GRAPH_F32);
 }
 
-/* Router, and the experts that it chooses. */
-static void build_experts(struct op_graph *b) {
+/* Router, and the experts that it chooses; of RELU2 they have no gate. */
+static void add_experts(struct op_graph *b, enum graph_epilogue epilogue) {
     const struct op_shape *z = b->sizes;
     struct graph *g = &b->graph;
     const uint32_t slots = OP_CASES_BATCH * z->used, align = g->want.tiled ? ACT_TILE_PAIR : 1;
@@ -298,18 +307,20 @@ static void build_experts(struct op_graph *b) {
                               .scale = 1.5f,
                               .shared = GRAPH_NONE,
                               .gate = GRAPH_NONE};
-    const struct gguf_tensor *gate = add_tensor(b, b->type, z->in, z->out, z->experts);
+    const struct gguf_tensor *gate =
+        epilogue == GRAPH_RELU2 ? NULL : add_tensor(b, b->type, z->in, z->out, z->experts);
     const struct gguf_tensor *up = add_tensor(b, b->type, z->in, z->out, z->experts);
     const struct gguf_tensor *down = add_tensor(b, b->type, z->out, z->in, z->experts);
     const uint32_t logits = add_input(b, z->experts, GRAPH_F32);
-    const uint32_t in = add_input(b, z->in, graph_form_for(gate)), out = add_filled_output(b, z->in);
+    const uint32_t in = add_input(b, z->in, graph_form_for(up)), out = add_filled_output(b, z->in);
     x.routes = add_value(b, "routes", 1, EXPERTS_WORDS(slots, x.rows), GRAPH_F32);
     add_op(b, GRAPH_ROUTE, logits, x.routes)->experts = x;
     const uint32_t h = add_value(b, "h", x.rows, z->out, GRAPH_F32 | graph_form_for(down));
     struct graph_op *op = add_op(b, GRAPH_EXPERTS, in, h);
-    op->epilogue = GRAPH_SWIGLU;
+    op->epilogue = epilogue;
     op->experts = x;
-    graph_op_weight(g, op, gate, NULL, 0);
+    if (gate != NULL)
+        graph_op_weight(g, op, gate, NULL, 0);
     graph_op_weight(g, op, up, NULL, 0);
     op = add_op(b, GRAPH_EXPERTS, h, out);
     op->epilogue = GRAPH_RESIDUAL;
@@ -317,6 +328,14 @@ static void build_experts(struct op_graph *b) {
     graph_op_weight(g, op, down, NULL, 0);
     if (g->want.experts_apart)
         op->work = add_value(b, "experts", slots, z->in, GRAPH_F32);
+}
+
+static void build_experts(struct op_graph *b) {
+    add_experts(b, GRAPH_SWIGLU);
+}
+
+static void build_relu2_experts(struct op_graph *b) {
+    add_experts(b, GRAPH_RELU2);
 }
 
 static uint32_t add_state(struct op_graph *b, uint64_t bytes) {
@@ -355,6 +374,108 @@ static void build_delta(struct op_graph *b) {
     graph_op_cache(&b->graph, op, cache);
 }
 
+/* Convolution and state space of Mamba-2. */
+static void build_ssd(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    struct graph_delta d = {.key_heads = z->kv_heads,
+                            .value_heads = z->heads,
+                            .dim_k = z->dim,
+                            .dim_v = z->out,
+                            .taps = z->taps,
+                            .channels = 2 * z->kv_heads * z->dim + z->heads * z->out,
+                            .grouped = z->heads / z->kv_heads,
+                            .ssd = true};
+    d.beta = d.alpha = d.channels;
+    d.window = d.value_heads * arith_ceil_div(d.dim_v, DELTA_BLOCK) * d.dim_k * DELTA_BLOCK * sizeof(float);
+    const uint32_t cache = add_state(b, d.window + (uint64_t)(d.taps - 1) * d.channels * sizeof(float));
+    const uint32_t xbc = add_input(b, d.channels, GRAPH_F32);
+    const uint32_t heads = add_input(b, d.alpha + d.value_heads, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_CONV, xbc, heads);
+    op->delta = d;
+    graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_F32, d.taps, d.channels, 0), NULL, 0);
+    graph_op_weight(&b->graph, op, add_vector(b, d.channels, 0, 1), NULL, 0);
+    graph_op_cache(&b->graph, op, cache);
+    op = add_op(b, GRAPH_DELTA, heads, add_output(b, d.value_heads * d.dim_v));
+    op->work = xbc;
+    op->delta = d;
+    graph_op_weight(&b->graph, op, add_vector(b, d.value_heads, 0, 1), NULL, 0);
+    graph_op_weight(&b->graph, op, add_vector(b, d.value_heads, -0.5f, 0.4f), NULL, 0);
+    graph_op_weight(&b->graph, op, add_vector(b, d.value_heads, 1, 0.5f), NULL, 0);
+    graph_op_cache(&b->graph, op, cache);
+}
+
+/* Gated first, then normed, with weights for each head. */
+static void build_early_gate(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t in = add_input(b, z->heads * z->dim, GRAPH_F32);
+    const uint32_t gates = add_input(b, z->heads * z->dim + 8, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_GATE, in, add_output(b, z->heads * z->dim));
+    op->work = gates;
+    op->gate = (struct graph_gate){
+        .heads = z->heads, .dim = z->dim, .column = 8, .early = true, .norm = norm_of(z->dim)};
+    op->weight[op->n_weights++] = graph_add_plain(&b->graph, add_tensor(b, BLOCK_F32, z->dim, z->heads, 0));
+}
+
+static uint32_t add_matrices_of_heads(struct op_graph *b, uint32_t in, uint32_t out, uint32_t cols,
+                                      uint32_t rows, struct graph_heads heads) {
+    struct graph_op *op = add_op(b, GRAPH_HEADS, in, out);
+    op->heads = heads;
+    graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_Q8_0, cols, rows, b->sizes->heads), NULL, 0);
+    return out;
+}
+
+/* Latent attention: q of heads times a matrix of each, attention over the rows of a cache whose beginnings
+ * are V, times a matrix of each again. */
+static void build_latent(struct op_graph *b) {
+    enum { NOPE = 64, ROT = 32 };
+    const struct op_shape *z = b->sizes;
+    struct graph *g = &b->graph;
+    const uint32_t rank = z->dim, dim = rank + ROT, head = NOPE + ROT;
+    struct graph_cache c = {.name = "kv",
+                            .kind = GRAPH_PAGED,
+                            .units = 1,
+                            .bytes = kernels_kv_bytes((enum kernels_kv)b->type, dim),
+                            .type_k = b->type,
+                            .type_v = b->type};
+    c.k_bytes = c.bytes;
+    const uint32_t cache = graph_add_cache(g, &c);
+    add_op(b, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE)->layer = GRAPH_NONE;
+    const uint32_t q = add_input(b, z->heads * head, GRAPH_F32), in = add_input(b, z->in, GRAPH_I8_32);
+    const uint32_t q_in = add_value(b, "q_in", OP_CASES_BATCH, z->heads * head, GRAPH_I8_32);
+    add_op(b, GRAPH_FORMS, q, q_in);
+    const uint32_t qk = add_value(b, "qk", OP_CASES_BATCH, (z->heads + 1) * dim, GRAPH_F32);
+    add_matrices_of_heads(b, q_in, qk, NOPE, rank,
+                          (struct graph_heads){.in_stride = head, .out_stride = dim});
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, qk);
+    graph_op_weight(g, op, add_tensor(b, BLOCK_Q8_0, z->in, dim, 0), NULL, z->heads * dim);
+    op = add_op(b, GRAPH_ROPE_STORE, qk, qk);
+    const struct graph_angles angles = {.n_rot = ROT, .base = 10000, .scale = 1, .magnitude = 1};
+    op->work = q;
+    op->rope = (struct graph_rope){.heads = z->heads,
+                                   .kv_heads = 1,
+                                   .dim_k = dim,
+                                   .dim_v = rank,
+                                   .n_rot = ROT,
+                                   .angles = graph_add_angles(g, &angles),
+                                   .angles_q = GRAPH_NONE,
+                                   .norm_k = norm_of(rank),
+                                   .latent = true};
+    graph_op_weight(g, op, add_vector(b, rank, 1, 0.25f), NULL, 0);
+    graph_op_cache(g, op, cache);
+    const uint32_t heads = add_value(b, "heads", OP_CASES_BATCH, z->heads * rank, GRAPH_F32 | GRAPH_I8_32);
+    op = add_op(b, GRAPH_ATTENTION, qk, heads);
+    op->attention = (struct graph_attention){.heads = z->heads,
+                                             .kv_heads = z->kv_heads,
+                                             .dim_k = dim,
+                                             .dim_v = rank,
+                                             .scale = 1.0f / sqrtf((float)head),
+                                             .latent = true,
+                                             .arrivals = GRAPH_NONE};
+    graph_op_cache(g, op, cache);
+    add_matrices_of_heads(b, heads, add_output(b, z->heads * z->out), rank, z->out,
+                          (struct graph_heads){.in_stride = rank, .out_stride = z->out});
+}
+
 static void build_gated_conv(struct op_graph *b) {
     const struct op_shape *z = b->sizes;
     const uint32_t cache = add_state(b, (uint64_t)(z->taps - 1) * z->out * sizeof(float));
@@ -372,6 +493,7 @@ static const struct op_case cases[] = {
     {"matmul, added", build_added_matmul, OP_CASES_BLOCKS, 3, {.in = 256, .out = 40}, {0}},
     {"swiglu", build_swiglu, OP_CASES_BLOCKS, 4, {.in = 256, .out = 272}, {.in = 2048, .out = 4096}},
     {"geglu", build_geglu, OP_CASES_ONE, 5, {.in = 96, .out = 77}, {.in = 2048, .out = 4096}},
+    {"relu2", build_relu2, OP_CASES_BLOCKS, 24, {.in = 256, .out = 310, .cpu_only = true}, {0}},
     {"output matrix", build_tail, OP_CASES_BLOCKS, 6, {.in = 256, .out = 310}, {.in = 2048, .out = 8192}},
     {"experts",
      build_experts,
@@ -379,6 +501,12 @@ static const struct op_case cases[] = {
      7,
      {.in = 256, .out = 256, .experts = 7, .used = 2},
      {.in = 1024, .out = 768, .experts = 32, .used = 4}},
+    {"experts, relu2",
+     build_relu2_experts,
+     OP_CASES_BLOCKS,
+     25,
+     {.in = 256, .out = 256, .experts = 7, .used = 2, .cpu_only = true},
+     {0}},
     {"attention",
      build_attention,
      OP_CASES_KV,
@@ -408,6 +536,19 @@ static const struct op_case cases[] = {
      OP_CASES_ONE,
      12,
      {.heads = 3, .kv_heads = 1, .dim = 50, .taps = 6},
+     {0}},
+    {"state space",
+     build_ssd,
+     OP_CASES_ONE,
+     26,
+     {.heads = 6, .kv_heads = 2, .dim = 48, .out = 40, .taps = 4, .cpu_only = true},
+     {0}},
+    {"gate, early", build_early_gate, OP_CASES_ONE, 27, {.heads = 3, .dim = 70, .cpu_only = true}, {0}},
+    {"latent attention",
+     build_latent,
+     OP_CASES_KV,
+     28,
+     {.in = 128, .out = 48, .heads = 6, .kv_heads = 2, .dim = 96, .cpu_only = true},
      {0}},
     {"gated convolution",
      build_gated_conv,

@@ -46,6 +46,8 @@ uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const str
                     uint32_t forms);
 /* The residual stream as it is, in these forms. */
 uint32_t parts_stream(struct parts *p, uint32_t layer, const char *name, uint32_t forms);
+/* A value of floats in these forms; itself, if they are floats. */
+uint32_t parts_in_forms(struct parts *p, uint32_t layer, const char *name, uint32_t floats, uint32_t forms);
 /* For models with shape.layer_norm, before a norm: subtracts each row's mean from the residual stream, in
  * place. Every reader of the stream norms it first, so no op needs the mean. */
 void parts_center(struct parts *p, uint32_t layer);
@@ -136,6 +138,13 @@ uint32_t parts_delta_forms(const struct shape_layer *l);
 void parts_delta(struct parts *p, uint32_t layer, uint32_t normed);
 /* Layers of Mamba-2 (shape.delta.ssd) with the tensors of PARTS_SSD, and the cache of parts_delta_begin. */
 void parts_ssd(struct parts *p, uint32_t layer, uint32_t normed);
+
+/* Latent attention (shape.mla) with the tensors of PARTS_MLA: p->x += the product of its heads, in the
+ * absorbed form: q of a head times its attn_k_b meets the cache's rows, and what attention makes of them its
+ * attn_v_b. */
+enum { PARTS_Q_A, PARTS_Q_A_NORM, PARTS_Q_B, PARTS_KV_A, PARTS_KV_A_NORM, PARTS_K_B, PARTS_V_B };
+uint32_t parts_mla_forms(const struct shape_layer *l);
+void parts_mla(struct parts *p, uint32_t layer, uint32_t normed);
 
 /* Layers of a gated convolution in the place of attention, likewise. */
 enum { PARTS_SHORT_IN, PARTS_SHORT_CONV, PARTS_SHORT_OUT };
@@ -315,6 +324,26 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         PARTS_DELTA_ROW(PARTS_HEAD_NORM, "ssm_norm.weight", .cols = SHAPE_SSD_GROUP,                         \
                         .rows = SHAPE_DELTA_KEY_HEADS, .f32 = true),                                         \
         PARTS_DELTA_ROW(PARTS_OUT, "ssm_out.weight", .cols = SHAPE_DELTA_V, .rows = SHAPE_EMBD)
+#define PARTS_MLA                                                                                            \
+    {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_MLA_Q,                       \
+     .layers = SHAPE_NO_Q_RANK_LAYERS},                                                                      \
+        {SHAPE_LAYER(own[PARTS_Q_A]), .name = "attn_q_a.weight", .cols = SHAPE_EMBD,                         \
+         .rows = SHAPE_MLA_Q_RANK, .layers = SHAPE_Q_RANK_LAYERS},                                           \
+        {SHAPE_LAYER(own[PARTS_Q_A_NORM]), .name = "attn_q_a_norm.weight", .cols = SHAPE_MLA_Q_RANK,         \
+         .layers = SHAPE_Q_RANK_LAYERS},                                                                     \
+        {SHAPE_LAYER(own[PARTS_Q_B]), .name = "attn_q_b.weight", .cols = SHAPE_MLA_Q_RANK,                   \
+         .rows = SHAPE_MLA_Q, .layers = SHAPE_Q_RANK_LAYERS},                                                \
+        {SHAPE_LAYER(own[PARTS_KV_A]), .name = "attn_kv_a_mqa.weight", .cols = SHAPE_EMBD,                   \
+         .rows = SHAPE_MLA_ROW},                                                                             \
+        {SHAPE_LAYER(own[PARTS_KV_A_NORM]), .name = "attn_kv_a_norm.weight", .cols = SHAPE_MLA_KV_RANK},     \
+        {SHAPE_LAYER(own[PARTS_K_B]), .name = "attn_k_b.weight", .cols = SHAPE_MLA_NOPE,                     \
+         .rows = SHAPE_MLA_KV_RANK, .matrices = SHAPE_HEADS},                                                \
+        {SHAPE_LAYER(own[PARTS_V_B]), .name = "attn_v_b.weight", .cols = SHAPE_MLA_KV_RANK,                  \
+         .rows = SHAPE_MLA_V, .matrices = SHAPE_HEADS},                                                      \
+    {                                                                                                        \
+        SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_MLA_HEADS_V,                   \
+                                  .rows = SHAPE_EMBD                                                         \
+    }
 /* Attention in some layers: all of it, and what follows q. */
 #define PARTS_FULL_ROW(field, text, c, r)                                                                    \
     { SHAPE_LAYER(field), .name = (text), .cols = (c), .rows = (r), .layers = SHAPE_FULL_LAYERS }

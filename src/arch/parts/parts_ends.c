@@ -73,6 +73,14 @@ uint32_t parts_stream(struct parts *p, uint32_t layer, const char *name, uint32_
     return out;
 }
 
+uint32_t parts_in_forms(struct parts *p, uint32_t layer, const char *name, uint32_t floats, uint32_t forms) {
+    if (forms == GRAPH_F32)
+        return floats;
+    const uint32_t out = parts_value(p, layer, name, p->g->values[floats].width, forms);
+    graph_add_op(p->g, GRAPH_FORMS, layer, floats, out);
+    return out;
+}
+
 void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
                        const struct gguf_tensor *matrix, const struct gguf_tensor *bias) {
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, layer, in, out);
@@ -116,7 +124,9 @@ static uint32_t add_kv_cache(struct graph *g, const struct shape *s, uint32_t wi
                             .k_bytes = kv_layout_bytes(w->kv_type_k, h.dim_k),
                             .type_k = w->kv_type_k,
                             .type_v = w->kv_type_v};
-    c.bytes = c.k_bytes + kv_layout_bytes(w->kv_type_v, h.dim_v);
+    c.bytes = c.k_bytes + (s->latent ? 0 : kv_layout_bytes(w->kv_type_v, h.dim_v));
+    if (s->latent)
+        c.type_v = c.type_k;
     snprintf(c.name, sizeof c.name, "%s", window > 0 ? "window" : "kv");
     return graph_add_cache(g, &c);
 }

@@ -19,6 +19,8 @@ static struct graph_experts experts_of(const struct parts *p) {
                                   .rows = (uint32_t)rows,
                                   .align = align,
                                   .how = (x->sigmoid ? EXPERTS_SIGMOID : 0) | (x->norm ? EXPERTS_NORM : 0),
+                                  .groups = x->groups,
+                                  .groups_used = x->groups_used,
                                   .scale = x->scale,
                                   .clamped = x->clamped,
                                   .alpha = x->alpha,
@@ -132,22 +134,13 @@ static void add_experts(struct parts *p, uint32_t i, uint32_t normed, uint32_t i
         op->work = value_of_rows(p, i, "ffn_experts", slots, g->values[out].width, GRAPH_F32);
 }
 
-/* `floats` in the form that t multiplies. */
-static uint32_t forms_for(struct parts *p, uint32_t i, const char *name, uint32_t floats, uint32_t forms) {
-    if (forms == GRAPH_F32)
-        return floats;
-    const uint32_t out = parts_value(p, i, name, p->g->values[floats].width, forms);
-    graph_add_op(p->g, GRAPH_FORMS, i, floats, out);
-    return out;
-}
-
 /* Chosen experts between two matrices; router and shared expert are as wide as the residual stream. */
 static void add_latent_experts(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
     const struct shape_experts_tensors *t = &p->s->layers[i].experts;
     const uint32_t in = parts_product(p, i, "ffn_latent", normed, t->latent_down);
     const uint32_t out = parts_value(p, i, "ffn_latent_out", p->s->experts.latent, GRAPH_F32);
-    add_experts(p, i, normed, forms_for(p, i, "ffn_latent_in", in, experts_forms(t)), gate, out);
-    parts_add_product(p, i, forms_for(p, i, "ffn_latent_up", out, graph_form_for(t->latent_up)), p->x,
+    add_experts(p, i, normed, parts_in_forms(p, i, "ffn_latent_in", in, experts_forms(t)), gate, out);
+    parts_add_product(p, i, parts_in_forms(p, i, "ffn_latent_up", out, graph_form_for(t->latent_up)), p->x,
                       t->latent_up, NULL);
     if (t->shared_up != NULL)
         parts_add_product(p, i, add_shared_inner(p, i, normed, gate), p->x, t->shared_down, NULL);

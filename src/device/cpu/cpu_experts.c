@@ -71,6 +71,8 @@ void cpu_experts_route(const struct member *m, const struct graph_op *op) {
                                     .experts = x->experts,
                                     .used = x->used,
                                     .how = x->how,
+                                    .groups = x->groups,
+                                    .groups_used = x->groups_used,
                                     .scale = x->scale,
                                     .chosen = r.chosen + (size_t)t * x->used,
                                     .weight = r.weight + (size_t)t * x->used});
@@ -123,9 +125,12 @@ uint64_t cpu_experts_bytes(const struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct graph_op *op = &g->ops[i];
         uint64_t bytes = 0;
-        if (op->kind != GRAPH_EXPERTS)
+        if (op->kind != GRAPH_EXPERTS && op->kind != GRAPH_HEADS)
             continue;
-        if (graph_op_opens_experts(op))
+        if (op->kind == GRAPH_HEADS)
+            carve_act(NULL, 0, forms_of(g, op), gathered_rows(g), g->weights[op->weight[0]].layout.cols,
+                      &bytes);
+        else if (graph_op_opens_experts(op))
             carve_act(NULL, 0, forms_of(g, op), gathered_rows(g), g->values[op->in].width, &bytes);
         else
             bytes = (uint64_t)g->want.batch * CPU_TILE_ROWS * sizeof(float);
@@ -138,31 +143,37 @@ static uint8_t *work_of(const struct member *m) {
     return m->d->experts_work + m->id * m->d->experts_stride;
 }
 
-/* The quants of a row from one act to another. */
+/* Some columns of an act's row. */
+struct columns {
+    uint32_t row, width; /* of all columns */
+    uint32_t first;
+};
+
+/* The quants of k columns of a row to a row of another act. */
 static void copy_quants(int8_t *to, uint32_t to_rows, uint32_t to_row, const int8_t *from, uint32_t from_rows,
-                        uint32_t from_row, enum act_tile form, uint32_t k) {
+                        struct columns c, enum act_tile form, uint32_t k) {
     _Alignas(64) int8_t q[ACT_TILE_SEGMENT];
     for (uint32_t at = 0; at < k; at += ACT_TILE_SEGMENT) {
         const uint32_t n = ARITH_MIN(k - at, (uint32_t)ACT_TILE_SEGMENT);
-        act_tiles_get(q, from, from_rows, form, k, from_row, at, n);
+        act_tiles_get(q, from, from_rows, form, c.width, c.row, c.first + at, n);
         act_tiles_put(to, q, to_rows, form, k, to_row, at, n);
     }
 }
 
 static void copy_row(const struct kernels_act *to, uint32_t to_row, const struct kernels_act *from,
-                     uint32_t from_row, uint32_t k) {
-    const size_t t = to_row, f = from_row;
+                     struct columns c, uint32_t k) {
+    const size_t t = to_row, f = (size_t)c.row * c.width + c.first;
     if (to->f32 != NULL)
-        memcpy(to->f32 + t * k, from->f32 + f * k, k * sizeof *to->f32);
+        memcpy(to->f32 + t * k, from->f32 + f, k * sizeof *to->f32);
     if (to->q32 != NULL) {
-        copy_quants(to->q32, to->tile_rows, to_row, from->q32, from->tile_rows, from_row, ACT_TILE_32, k);
-        memcpy(to->d32 + t * (k / 32), from->d32 + f * (k / 32), k / 32 * sizeof *to->d32);
-        memcpy(to->s32 + t * (k / 32), from->s32 + f * (k / 32), k / 32 * sizeof *to->s32);
+        copy_quants(to->q32, to->tile_rows, to_row, from->q32, from->tile_rows, c, ACT_TILE_32, k);
+        memcpy(to->d32 + t * (k / 32), from->d32 + f / 32, k / 32 * sizeof *to->d32);
+        memcpy(to->s32 + t * (k / 32), from->s32 + f / 32, k / 32 * sizeof *to->s32);
     }
     if (to->q256 != NULL) {
-        copy_quants(to->q256, to->tile_rows, to_row, from->q256, from->tile_rows, from_row, ACT_TILE_256, k);
-        memcpy(to->d256 + t * (k / 256), from->d256 + f * (k / 256), k / 256 * sizeof *to->d256);
-        memcpy(to->s256 + t * (k / 16), from->s256 + f * (k / 16), k / 16 * sizeof *to->s256);
+        copy_quants(to->q256, to->tile_rows, to_row, from->q256, from->tile_rows, c, ACT_TILE_256, k);
+        memcpy(to->d256 + t * (k / 256), from->d256 + f / 256, k / 256 * sizeof *to->d256);
+        memcpy(to->s256 + t * (k / 16), from->s256 + f / 16, k / 16 * sizeof *to->s256);
     }
 }
 
@@ -179,7 +190,7 @@ static void gather(const struct member *m, const struct graph_op *op, const stru
     to->row = row;
     to->n = n;
     for (uint32_t j = 0; j < n; j++)
-        copy_row(&to->act, j, &from, r->token[row + j], k);
+        copy_row(&to->act, j, &from, (struct columns){.row = r->token[row + j], .width = k}, k);
 }
 
 /* Panels of one expert's matrix of op's weight i times rows first .. first + tokens of a, into sums. Where
@@ -365,6 +376,44 @@ static void run_down(const struct member *m, const struct graph_op *op, const st
         else
             memcpy(y, sum, n * sizeof *y);
     }
+}
+
+/* Panels of matrix h times its columns of all tokens. */
+static void run_head(const struct member *m, const struct graph_op *op, uint32_t h, uint32_t panel,
+                     uint32_t n_panels) {
+    const struct panel_layout *l = &m->g->weights[op->weight[0]].layout;
+    const struct graph_value *in = &m->g->values[op->in], *out = &m->g->values[op->out];
+    const struct kernels_act from = value_act(m, op->in);
+    const uint32_t most = gathered_rows(m->g),
+                   n = ARITH_MIN(l->rows - panel * PANEL_ROWS, n_panels * PANEL_ROWS);
+    float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
+    float *to = value_f32(m, op->out) + op->column[0] + (size_t)h * op->heads.out_stride + panel * PANEL_ROWS;
+    for (uint32_t first = 0; first < m->h->n_tokens; first += most) {
+        const uint32_t here = ARITH_MIN(m->h->n_tokens - first, most);
+        uint64_t bytes = 0;
+        struct kernels_act a =
+            carve_act(work_of(m), m->d->experts_stride, forms_of(m->g, op), most, l->cols, &bytes);
+        a.tile_rows = here < ACT_TILE_ROWS ? 0 : (uint32_t)arith_round_up(here, ACT_TILE_PAIR);
+        for (uint32_t j = 0; j < here; j++)
+            copy_row(&a, j, &from, (struct columns){first + j, in->width, h * op->heads.in_stride}, l->cols);
+        multiply(m, op, 0, h, panel, n_panels, &a, 0, here, sums);
+        for (uint32_t j = 0; j < here; j++)
+            take_sums(m, sums, j, n, to + (size_t)(first + j) * out->width);
+    }
+}
+
+void cpu_experts_heads(const struct member *m, const struct graph_op *op) {
+    const struct graph_weight *w = &m->g->weights[op->weight[0]];
+    const uint32_t panels = w->layout.panels;
+    const uint64_t units = arith_ceil_div(panels, CPU_TILE_PANELS);
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, units * w->matrices);
+    CHECK(m->g->values[op->out].forms == GRAPH_F32);
+    for (uint64_t first, end; team_share_take(&share, 1, 1, &first, &end);)
+        for (uint64_t u = first; u < end; u++) {
+            const uint32_t panel = (uint32_t)(u % units) * CPU_TILE_PANELS;
+            run_head(m, op, (uint32_t)(u / units), panel,
+                     ARITH_MIN(panels - panel, (uint32_t)CPU_TILE_PANELS));
+        }
 }
 
 void cpu_experts_run(const struct member *m, const struct graph_op *op) {

@@ -182,5 +182,6 @@ void cpu_experts_route(const struct member *m, const struct graph_op *op);
 /* The rows of the step's slots, by a value that ROUTE has made. */
 const uint32_t *cpu_experts_rows(const struct member *m, uint32_t routes, uint32_t used);
 void cpu_experts_run(const struct member *m, const struct graph_op *op);
+void cpu_experts_heads(const struct member *m, const struct graph_op *op);
 
 #endif

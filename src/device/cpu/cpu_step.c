@@ -327,8 +327,44 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
 static const float ones[] = {ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64};
 _Static_assert(sizeof ones == KERNELS_MAX_HEAD * sizeof ones[0], "a head");
 
+/* Heads of q get their ends from `work`; the row of K is normed, rotated and stored. */
+static void run_latent_store(const struct member *m, const struct graph_op *op) {
+    const struct graph_rope *r = &op->rope;
+    const struct kernels *k = &m->d->kernels;
+    const struct graph_cache *kv = &m->g->caches[op->cache];
+    const uint32_t width = m->g->values[op->in].width, q_width = m->g->values[op->work].width;
+    const uint32_t head = q_width / r->heads, at = r->dim_k - r->n_rot;
+    const struct graph_angles *all = m->g->angles;
+    const uint32_t of_k = all[r->angles].first;
+    const uint32_t of_q = r->angles_q != GRAPH_NONE ? all[r->angles_q].first : of_k;
+    CHECK(at == r->dim_v && r->kv_heads == 1 && op->n_weights == 1);
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+        float *row = value_f32(m, op->in) + (size_t)t * width, *key = row + (size_t)r->heads * r->dim_k;
+        const float *q = value_f32(m, op->work) + (size_t)t * q_width;
+        const float *angles =
+            (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride;
+        const struct step_chunk *c = chunk_of(m, t);
+        const uint32_t position = c->position + (t - c->first);
+        const uint32_t block = block_table(
+            m, op->cache, c->slot)[position / KERNELS_KV_BLOCK % m->h->cache[op->cache].table_stride];
+        for (uint32_t i = 0; i < r->heads; i++) {
+            float *x = row + (size_t)i * r->dim_k + at;
+            memcpy(x, q + (size_t)(i + 1) * head - r->n_rot, r->n_rot * sizeof *x);
+            k->rope(x, angles + of_q, r->n_rot / 2, r->neox);
+        }
+        k->rms_norm(key, key, plain_weight(m, op->weight[0]), at, r->norm_k.inv_width, r->norm_k.eps);
+        k->rope(key + at, angles + of_k, r->n_rot / 2, r->neox);
+        k->store_k[kv->type_k](cache_block(m, op->cache, op->cache_layer, 0, block), key, r->dim_k,
+                               position % KERNELS_KV_BLOCK);
+    }
+}
+
 static void run_rope_store(const struct member *m, const struct graph_op *op) {
     const struct graph_rope *r = &op->rope;
+    if (r->latent) {
+        run_latent_store(m, op);
+        return;
+    }
     const struct kernels *k = &m->d->kernels;
     const struct graph_cache *kv = &m->g->caches[op->cache];
     uint32_t width = m->g->values[op->in].width;
@@ -380,7 +416,7 @@ static struct kernels_attention attention_of(const struct member *m, const struc
     const struct graph_cache *kv = &m->g->caches[op->cache];
     uint32_t group = g->heads / g->kv_heads, token = c->first + first;
     uint32_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
-    const uint8_t *base = cache_block(m, op->cache, op->cache_layer, head, 0);
+    const uint8_t *base = cache_block(m, op->cache, op->cache_layer, g->latent ? 0 : head, 0);
     return (struct kernels_attention){
         .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * g->dim_k,
         .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * g->dim_v,
@@ -400,7 +436,7 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .type_k = kv->type_k,
         .type_v = kv->type_v,
         .k = base,
-        .v = base + kv->k_bytes,
+        .v = g->latent ? NULL : base + kv->k_bytes,
         .block_stride = kv->bytes,
         .blocks = block_table(m, op->cache, c->slot),
         .ring = kv->kind == GRAPH_RING ? m->h->cache[op->cache].table_stride : 0,
@@ -623,7 +659,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_GATE] = cpu_delta_gate,     [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
     [GRAPH_PAIR] = cpu_nextn_pair,     [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
     [GRAPH_SOFTCAP] = run_softcap,     [GRAPH_GATED_CONV] = cpu_gated_conv, [GRAPH_CENTER] = run_center,
-    [GRAPH_EXCHANGED] = run_exchanged,
+    [GRAPH_EXCHANGED] = run_exchanged, [GRAPH_HEADS] = cpu_experts_heads,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

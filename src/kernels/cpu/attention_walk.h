@@ -258,6 +258,10 @@ static inline void attention_walk_fetch(struct attention_pass *p) {
     if (p->fetch_unit >= p->fetch_end)
         return;
     uint32_t v = p->fetch_unit % 2;
+    if (v && a->v == NULL) {
+        p->fetch_unit++;
+        return;
+    }
     const uint8_t *base = attention_walk_block(a, v ? a->v : a->k, p->fetch_unit / 2 * KERNELS_KV_BLOCK);
     size_t end =
         p->fetch_at + p->fetch_step < p->fetch_size[v] ? p->fetch_at + p->fetch_step : p->fetch_size[v];
@@ -513,6 +517,40 @@ static inline void attention_walk_tile(struct attention_pass *p, const struct at
 
 /* --- a pass */
 
+/* Dims 32 * g .. of a block of K as a block of V of 32 dims, without the scales. */
+static inline void attention_walk_turn(enum kernels_kv type, const uint8_t *k, uint32_t g, uint8_t *v) {
+    const uint32_t n = kv_layout_quantised(type) ? kv_layout_group(type) : KERNELS_KV_GROUP;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t++) {
+            const size_t from = kv_layout_plain_k(g * KERNELS_KV_GROUP + i, t);
+            const size_t to = kv_layout_plain_v(KERNELS_KV_GROUP, i, t);
+            if (type == KERNELS_KV_F32)
+                memcpy(v + 4 * to, k + 4 * from, 4);
+            else if (type == KERNELS_KV_F16)
+                memcpy(v + 2 * to, k + 2 * from, 2);
+            else
+                v[kv_layout_v(type, KERNELS_KV_GROUP, 0, i, t)] = k[kv_layout_k(type, g, i, t)];
+        }
+}
+
+/* The panels of plain V of the token's block; where its scales lie, if it has some. */
+static inline const uint8_t *attention_walk_plain_v(const struct attention_pass *p, uint32_t token,
+                                                    float *values) {
+    const struct kernels_attention *a = p->a;
+    if (a->v != NULL) {
+        const uint8_t *v = attention_walk_block(a, a->v, token);
+        p->tier->plain_v[a->type_v](v, a->head_dim_v, values);
+        return v + kv_layout_scales(a->type_v, a->head_dim_v);
+    }
+    const uint8_t *k = attention_walk_block(a, a->k, token);
+    _Alignas(64) uint8_t part[KERNELS_KV_BLOCK * KERNELS_KV_GROUP * sizeof(float)];
+    for (uint32_t g = 0; g < a->head_dim_v / KERNELS_KV_GROUP; g++) {
+        attention_walk_turn(a->type_k, k, g, part);
+        p->tier->plain_v[a->type_k](part, KERNELS_KV_GROUP, values + g * ATTENTION_WALK_PANEL);
+    }
+    return k + kv_layout_scales(a->type_k, a->head_dim_k);
+}
+
 static inline void attention_walk_split(struct attention_pass *p, uint32_t begin) {
     const struct kernels_attention *a = p->a;
     uint32_t last = p->position + p->queries;
@@ -530,12 +568,10 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t begin
         }
         if (!p->plain_v)
             continue;
-        const uint8_t *v = attention_walk_block(a, a->v, t);
-        p->tier->plain_v[a->type_v](v, a->head_dim_v,
-                                    p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH);
+        float *values = p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH;
+        const uint8_t *scales = attention_walk_plain_v(p, t, values);
         if (kv_layout_quantised(a->type_v))
-            p->tier->plain_k(v + kv_layout_scales(a->type_v, a->head_dim_v), a->head_dim_v / KERNELS_KV_GROUP,
-                             p->scales + (size_t)b * a->head_dim_v);
+            p->tier->plain_k(scales, a->head_dim_v / KERNELS_KV_GROUP, p->scales + (size_t)b * a->head_dim_v);
     }
     if (p->plain_v)
         attention_walk_fetch_begin(p, &s);
@@ -608,8 +644,8 @@ static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
     p->rows = p->queries * a->group;
     bool several = p->rows > tier->tile;
     p->plain_k = several && a->type_k == KERNELS_KV_F16;
-    p->plain_v =
-        several || (kv_layout_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
+    p->plain_v = several || a->v == NULL ||
+                 (kv_layout_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
     attention_walk_rows(p, i);
     uint32_t begin = kernels_attention_first(p->position, a->window) * KERNELS_SPLIT;
     uint32_t end = p->position + p->queries;
@@ -626,13 +662,13 @@ static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
 static inline struct attention_pass attention_walk_begin(const struct kernels_attention *a,
                                                          const struct attention_tier *tier) {
     CHECK(a->n_queries >= 1 && a->group >= 1 && a->group <= KERNELS_MAX_GROUP);
-    CHECK(a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD);
+    CHECK(kernels_attention_fits(a));
     CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
           a->head_dim_v % kernels_kv_group(a->type_v) == 0);
     CHECK(a->parts == NULL || a->n_queries == 1);
     struct attention_pass p = {.a = a, .tier = tier, .stride = attention_walk_stride(a->head_dim_v)};
     p.fetch_size[0] = kernels_kv_bytes(a->type_k, a->head_dim_k);
-    p.fetch_size[1] = kernels_kv_bytes(a->type_v, a->head_dim_v);
+    p.fetch_size[1] = a->v != NULL ? kernels_kv_bytes(a->type_v, a->head_dim_v) : 0;
     uint32_t block = (uint32_t)p.fetch_size[0];
     p.ahead =
         KERNELS_KV_BLOCK * (block < ATTENTION_WALK_NEAR ? (ATTENTION_WALK_NEAR + block / 2) / block : 1);

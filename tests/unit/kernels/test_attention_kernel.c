@@ -17,6 +17,7 @@ struct problem {
     uint8_t *k;
     uint8_t *v;
     float sinks[KERNELS_MAX_GROUP];
+    bool latent; /* V is the beginning of K */
     struct kernel_check_edge q, bk, bv, blocks, work, out;
 };
 
@@ -72,7 +73,8 @@ static void read_cache(struct problem *p) {
                 decoded(a->type_k, true, p->k + at, a->head_dim_k, d, t % 32);
         for (uint32_t d = 0; d < a->head_dim_v; d++)
             p->values[(size_t)t * a->head_dim_v + d] =
-                decoded(a->type_v, false, p->v + at, a->head_dim_v, d, t % 32);
+                p->latent ? p->keys[(size_t)t * a->head_dim_k + d]
+                          : decoded(a->type_v, false, p->v + at, a->head_dim_v, d, t % 32);
     }
 }
 
@@ -138,6 +140,8 @@ static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint
     assert_non_null(p->values);
     fill_cache(p, first, p->tokens);
     read_cache(p);
+    if (p->latent)
+        a->v = NULL;
 }
 
 /* Of three problems one has a window, of two of those it is in a ring; of two problems one has sinks, of
@@ -355,6 +359,31 @@ static void many_rows(void **state) {
     }
 }
 
+/* V is the beginning of K, as latent attention has it; the last shape is that of published models. */
+static void latent(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("latent attention");
+    for (int round = 0; round < 40; round++) {
+        const bool published = round % 10 == 9;
+        const uint32_t dim_v = published ? 512 : 32 * (1 + (uint32_t)testing_below(&seed, 4));
+        const uint32_t dim_k = dim_v + (published ? 64 : 32 * (uint32_t)testing_below(&seed, 3));
+        const enum kernels_kv type = (enum kernels_kv)(round % KERNELS_KV_TYPES);
+        const uint32_t group = published ? 20 : 1 + (uint32_t)testing_below(&seed, 12);
+        const uint32_t queries = 1 + (uint32_t)testing_below(&seed, published ? 2 : 40);
+        const uint32_t first = (uint32_t)testing_below(&seed, published ? 40 : 600);
+        struct problem p = {.latent = true, .a = {.type_k = type, .type_v = type}};
+        if (!published)
+            random_view(&p, first + queries, &seed);
+        problem_fill(&p, &seed, group, dim_k, dim_v, first, queries, 2.0f);
+        tiers[0].attention(&p.a);
+        check_against_double(&p);
+        check_tiers(&p);
+        check_parts(&p, &seed);
+        check_single_queries(&p, (int)testing_below(&seed, (uint64_t)n_tiers));
+        problem_free(&p);
+    }
+}
+
 static void largest(void **state) {
     (void)state;
     uint64_t seed = testing_seed("attention largest");
@@ -398,7 +427,7 @@ static void one_token_wins(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_shapes), cmocka_unit_test(boundaries),     cmocka_unit_test(many_rows),
-        cmocka_unit_test(largest),       cmocka_unit_test(one_token_wins),
+        cmocka_unit_test(largest),       cmocka_unit_test(one_token_wins), cmocka_unit_test(latent),
     };
     return cmocka_run_group_tests(tests, fill_tiers, NULL);
 }

@@ -606,6 +606,40 @@ static const struct change changes[] = {
     {"nemotron_h_moe-latent", "blk.3.ffn_latent_up.weight", LEFT_OUT,
      .refusal =
          "tensor 'blk.3.ffn_latent_up.weight' is missing: by nemotron_h_moe.attention.head_count_kv, 0"},
+    /* latent attention, groups of experts */
+    {"deepseek2-odd", "attention.key_length_mla", LEFT_OUT,
+     .refusal =
+         "key 'deepseek2.attention.key_length_mla' is missing: the file is of an older converter, which left "
+         "attn_kv_b in one piece"},
+    {"deepseek2-odd", "attention.key_length_mla", NUMBER, 32,
+     .refusal = "key 'deepseek2.attention.key_length_mla' is 32, expected 33 to"},
+    {"deepseek2-odd", "attention.kv_lora_rank", NUMBER, 100,
+     .refusal = "key 'deepseek2.attention.kv_lora_rank' is 100, expected a multiple of 32"},
+    {"deepseek2-odd", "attention.kv_lora_rank", NUMBER, 544,
+     .refusal = "key 'deepseek2.attention.kv_lora_rank' is 544, expected 32 to 512"},
+    {"deepseek2-odd", "rope.dimension_count", NUMBER, 40,
+     .refusal = "key 'deepseek2.rope.dimension_count' is 40, expected a multiple of 32"},
+    {"deepseek2-odd", "attention.head_count_kv", NUMBER, 5,
+     .refusal = "key 'deepseek2.attention.head_count_kv' is 5, expected 1: all heads share one row of K"},
+    {"deepseek2-odd", "attention.value_length_mla", NUMBER, 33,
+     .refusal =
+         "tensor 'blk.0.attn_v_b.weight' has shape [96, 32, 5, 1], but the metadata says [96, 33, 5, 1]"},
+    {"deepseek2-odd", "attention.q_lora_rank", LEFT_OUT, .refusal = "tensor 'blk.0.attn_q"},
+    {"deepseek2-odd", "attention.temperature_scale", FRACTION, 0.5,
+     .refusal = "key 'deepseek2.attention.temperature_scale' is 0.5"},
+    {"deepseek2-odd", "blk.1.attn_k_b.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.attn_k_b.weight' is missing"},
+    {"deepseek2-odd", "blk.1.attn_kv_b.weight", SHAPE, .ne = {96, 480}, .refusal = NULL},
+    {"deepseek2-odd", "expert_group_count", NUMBER, 3,
+     .refusal = "key 'deepseek2.expert_group_count' is 3, expected a divisor of the 10 experts, at most 64"},
+    {"deepseek2-odd", "expert_group_used_count", NUMBER, 6,
+     .refusal = "key 'deepseek2.expert_group_used_count' is 6, expected 1 to 5"},
+    {"deepseek2-odd", "expert_group_used_count", NUMBER, 1,
+     .refusal = "key 'deepseek2.expert_used_count' is 3, but 1 groups (deepseek2.expert_group_used_count) "
+                "have only 2 "
+                "experts"},
+    {"deepseek2-odd", "expert_group_used_count", LEFT_OUT,
+     .refusal = "key 'deepseek2.expert_group_used_count' is missing"},
     /* heads by kind of layer */
     {"gemma4-odd", "attention.key_length_swa", NUMBER, 33,
      .refusal = "the head dimension of K (attention.key_length_swa) is 33"},

@@ -4,6 +4,7 @@
 
 #include "experts_model.h"
 
+#include "base/arith.h"
 #include "kernels/kernels.h"
 #include "kernels/shared/experts.h"
 
@@ -34,13 +35,40 @@ static float sum_of(const struct kernels_route *r) {
     return num_sum128(lane);
 }
 
+/* Of a group: the sum of its two best scores, or its best. */
+static double group_score(const struct kernels_route *r, const double *score, uint32_t group) {
+    const uint32_t n = r->experts / r->groups;
+    double best = -INFINITY, second = -INFINITY;
+    for (uint32_t e = group * n; e < (group + 1) * n; e++) {
+        second = fmax(second, fmin(best, score[e]));
+        best = fmax(best, score[e]);
+    }
+    return (r->how & EXPERTS_SIGMOID) && n > 1 ? (double)((float)best + (float)second) : best;
+}
+
+static void leave_out_groups(const struct kernels_route *r, double *score) {
+    const uint32_t n = r->experts / r->groups;
+    double of[KERNELS_MAX_GROUPS];
+    for (uint32_t g = 0; g < r->groups; g++)
+        of[g] = group_score(r, score, g);
+    for (uint32_t g = 0; g < r->groups; g++) {
+        uint32_t better = 0;
+        for (uint32_t o = 0; o < r->groups; o++)
+            better += of[o] > of[g] || (of[o] == of[g] && o < g);
+        for (uint32_t e = g * n; better >= r->groups_used && e < (g + 1) * n; e++)
+            score[e] = -INFINITY;
+    }
+}
+
 /* Expert e is chosen if fewer than `used` are better, an equal one with a lower number included. */
 static void check_route(const struct kernels_route *r) {
     double sum = 0, all = 0, most = -INFINITY, score[EXPERTS_MAX];
     const float total = sum_of(r);
     uint32_t n = 0;
     for (uint32_t e = 0; e < r->experts; e++)
-        score[e] = score_of(r, total, e);
+        score[e] = (double)(float)score_of(r, total, e);
+    if (r->groups > 1)
+        leave_out_groups(r, score);
     for (uint32_t e = 0; e < r->experts; e++)
         most = fmax(most, (double)r->logits[e]);
     for (uint32_t e = 0; e < r->experts; e++) {
@@ -92,6 +120,17 @@ static void routing(void **state) {
                                   .scale = round % 5 == 0 ? 2.5f : 1.0f,
                                   .chosen = chosen,
                                   .weight = weight};
+        if (round % 4 == 1) { /* the most groups that divide the experts, some of them */
+            r.groups = KERNELS_MAX_GROUPS;
+            while (experts % r.groups != 0 || experts / r.groups < 2)
+                if (--r.groups == 0)
+                    break;
+        }
+        if (r.groups > 1) {
+            const uint32_t each = experts / r.groups;
+            r.groups_used = 1 + (uint32_t)testing_below(&seed, r.groups);
+            r.used = 1 + (uint32_t)testing_below(&seed, ARITH_MIN(most, each * r.groups_used));
+        }
         k.route(&r);
         check_route(&r);
         logits[testing_below(&seed, experts)] = NAN; /* any experts, but as many, and ascending */

@@ -192,6 +192,14 @@ static void nemotron_h(void **state) {
     check_everywhere("nemotron-h", 1e-3);
 }
 
+/* Latent attention; experts by a softmax, and by sigmoids of the best groups. */
+static void deepseek2(void **state) {
+    (void)state;
+    check_everywhere("deepseek-v2-lite", 2e-3);
+    check_everywhere("deepseek-v3", 2e-3);
+    check_with("deepseek-v2-lite", "q8_0", .1, NULL);
+}
+
 static void cohere2(void **state) {
     (void)state;
     check_everywhere("cohere2", 1.5e-4);
@@ -266,6 +274,6 @@ int main(void) {
         cmocka_unit_test(gpt_oss),    cmocka_unit_test(mixtral),       cmocka_unit_test(olmo3),
         cmocka_unit_test(others),     cmocka_unit_test(lfm2),          cmocka_unit_test(cohere2),
         cmocka_unit_test(gemma4),     cmocka_unit_test(granitehybrid), cmocka_unit_test(nemotron_h),
-        cmocka_unit_test(quantised)};
+        cmocka_unit_test(deepseek2),  cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,8 @@
 /* One head of one query; quantised keys meet its integers. */
 struct query {
     const float *x;
-    int q[KERNELS_MAX_HEAD];
-    float d[KERNELS_MAX_HEAD / KERNELS_KV_GROUP];
+    int q[KERNELS_MAX_KEY];
+    float d[KERNELS_MAX_KEY / KERNELS_KV_GROUP];
 };
 
 struct split {
@@ -73,7 +73,7 @@ static float dot(const struct kernels_attention *a, const struct query *q, const
     if (!kv_layout_quantised(a->type_k)) {
         for (uint32_t d = 0; d < a->head_dim_k; d++)
             sum = fmaf(q->x[d], key_at(a->type_k, k, d, slot), sum);
-        return 0.0f + sum; /* one segment: a head has at most 512 dims */
+        return 0.0f + sum;
     }
     for (uint32_t g = 0; g < a->head_dim_k / KERNELS_KV_GROUP; g++) {
         int exact = 0;
@@ -85,6 +85,22 @@ static float dot(const struct kernels_attention *a, const struct query *q, const
     return sum;
 }
 
+/* Where the token's block begins in a layer's K, or V. */
+static uint64_t block_of(const struct kernels_attention *a, uint32_t token) {
+    uint32_t block = token / KERNELS_KV_BLOCK;
+    return a->blocks[a->ring != 0 ? block % a->ring : block] * a->block_stride;
+}
+
+/* o = fmaf(e * scale, V, o) of a token whose V is the beginning of its K. */
+static void add_key(const struct kernels_attention *a, float e, const uint8_t *k, uint32_t slot, float *o) {
+    for (uint32_t d = 0; d < a->head_dim_v; d++) {
+        float weight = e;
+        if (kv_layout_quantised(a->type_k))
+            weight = e * scale_at(a->type_k, k, a->head_dim_k, d / KERNELS_KV_GROUP, slot);
+        o[d] = fmaf(weight, key_at(a->type_k, k, d, slot), o[d]);
+    }
+}
+
 /* o = fmaf(e * scale, V, o) of one token. */
 static void add_value(const struct kernels_attention *a, float e, const uint8_t *v, uint32_t slot, float *o) {
     for (uint32_t d = 0; d < a->head_dim_v; d++) {
@@ -93,12 +109,6 @@ static void add_value(const struct kernels_attention *a, float e, const uint8_t 
             weight = e * scale_at(a->type_v, v, a->head_dim_v, d / KERNELS_KV_GROUP, slot);
         o[d] = fmaf(weight, value_at(a->type_v, v, a->head_dim_v, d, slot), o[d]);
     }
-}
-
-/* Where the token's block begins in a layer's K, or V. */
-static uint64_t block_of(const struct kernels_attention *a, uint32_t token) {
-    uint32_t block = token / KERNELS_KV_BLOCK;
-    return a->blocks[a->ring != 0 ? block % a->ring : block] * a->block_stride;
 }
 
 /* One head of the query at `position` over what it sees of a split. */
@@ -122,7 +132,11 @@ static void attend_split(const struct kernels_attention *a, const struct query *
     for (uint32_t i = from; i < n; i++) {
         float e = num_exp(score[i] - s->max);
         lane[i % 128] += e;
-        add_value(a, e, a->v + block_of(a, begin + i), i % KERNELS_KV_BLOCK, s->o);
+        const uint64_t block = block_of(a, begin + i);
+        if (a->v == NULL)
+            add_key(a, e, a->k + block, i % KERNELS_KV_BLOCK, s->o);
+        else
+            add_value(a, e, a->v + block, i % KERNELS_KV_BLOCK, s->o);
     }
     s->sum = num_sum128(lane);
 }
@@ -213,7 +227,7 @@ static void attention_merge(const struct kernels_attention *a) {
 
 static void attention(const struct kernels_attention *a) {
     CHECK(a->n_queries >= 1 && a->group >= 1 && a->group <= KERNELS_MAX_GROUP);
-    CHECK(a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD);
+    CHECK(kernels_attention_fits(a));
     CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
           a->head_dim_v % kernels_kv_group(a->type_v) == 0);
     CHECK(a->parts == NULL || (a->n_queries == 1 && a->first_split < a->end_split &&

@@ -1,0 +1,65 @@
+/* Latent attention (keys ARCH.attention.kv_lora_rank, q_lora_rank, key_length_mla, value_length_mla, as
+ * llama.cpp's converter writes them). */
+#include "model/shape.h"
+
+#include "base/arith.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { MAX_WIDTH = 1 << 20, MAX_RANK = 512 /* KERNELS_MAX_HEAD */, MAX_ROT = 128, STEP = 32 };
+
+/* A multiple of 32: the cache and the kernels of attention need it. */
+static stator_status check_step(const struct gguf *g, const struct shape *s, const char *name, uint32_t n,
+                                stator_error *e) {
+    if (n % STEP == 0)
+        return STATOR_OK;
+    return gguf_error(g, e, "key '%s.%s' is %" PRIu32 ", expected a multiple of %d", s->arch_name, name, n,
+                      STEP);
+}
+
+/* Files of an older converter. */
+static stator_status refuse_older(const struct gguf *g, const struct shape *s, stator_error *e) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.attention.key_length_mla", s->arch_name);
+    if (gguf_find(g, key, NULL))
+        return STATOR_OK;
+    return gguf_error(
+        g, e,
+        "key '%s' is missing: the file is of an older converter, which left attn_kv_b in one piece; "
+        "convert the model anew, or take a newer file, with attn_k_b and attn_v_b",
+        key);
+}
+
+stator_status shape_read_mla(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct shape_mla *m = &s->mla;
+    uint32_t key = 0;
+    stator_status rc = refuse_older(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "attention.kv_lora_rank", STEP, MAX_RANK, &m->kv_rank, e);
+    if (rc == STATOR_OK)
+        rc = check_step(g, s, "attention.kv_lora_rank", m->kv_rank, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "attention.q_lora_rank", 0, MAX_WIDTH, 0, &m->q_rank, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "rope.dimension_count", STEP, MAX_ROT, &s->n_rot, e);
+    if (rc == STATOR_OK)
+        rc = check_step(g, s, "rope.dimension_count", s->n_rot, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "attention.key_length_mla", s->n_rot + 1, MAX_WIDTH, &key, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "attention.value_length_mla", 1, MAX_WIDTH, &m->dim_v, e);
+    m->nope = key - s->n_rot;
+    s->head_dim_k = m->kv_rank + s->n_rot;
+    s->head_dim_v = m->kv_rank;
+    if (rc == STATOR_OK && s->n_kv_heads != 1)
+        rc = gguf_error(
+            g, e, "key '%s.attention.head_count_kv' is %" PRIu32 ", expected 1: all heads share one row of K",
+            s->arch_name, s->n_kv_heads);
+    const uint64_t widest = ARITH_MAX(ARITH_MAX(key, m->dim_v), s->head_dim_k);
+    if (rc == STATOR_OK && s->n_heads * widest > MAX_WIDTH)
+        rc =
+            gguf_error(g, e, "%" PRIu32 " heads of %" PRIu64 " dimensions: at most %d together are supported",
+                       s->n_heads, widest, MAX_WIDTH);
+    return rc;
+}
