@@ -9,29 +9,9 @@
 #ifndef STATOR_TESTS_SIM_PLAY_H
 #define STATOR_TESTS_SIM_PLAY_H
 
-#include "sim_device.h"
+#include "sim_engine.h"
 
-#include "hybrid_model.h"
-#include "interpose.h"
-
-#include "app/selftest/selftest_model.h"
-#include "engine/run/balance.h"
-#include "engine/cache/checkpoints.h"
-#include "engine/run/loop.h"
-#include "engine/run/pipeline.h"
-#include "engine/start/enforce.h"
-#include "engine/start/run_state.h"
-#include "engine/start/start.h"
-
-enum { SIM_CLIENTS = 16, SIM_TEXTS = 6, SIM_TOP = 3, SIM_BOUND = 50000, SIM_TURNS = 2000, SIM_PATIENCE = 60 };
-
-/* What is played: the turns of a seed, but for those that are left out. */
-struct sim_script {
-    uint64_t seed;
-    uint32_t turns;
-    bool faultless; /* no device fails */
-    bool left_out[SIM_TURNS];
-};
+enum { SIM_CLIENTS = 16, SIM_TEXTS = 6, SIM_TOP = 3 };
 
 struct sim_client {
     uint64_t id; /* 0: none */
@@ -52,33 +32,8 @@ static struct sim_run {
         int32_t tokens[SIM_CONTEXT + 1];
     } texts[SIM_TEXTS];
     struct sampler sampler; /* the naive model's */
-    enum loop_next engine;  /* what its thread waits for */
-    bool woken;
-    bool reuses;
-    uint32_t submits_in, polls_in; /* of a hundred turns */
-    uint64_t last_admitted;        /* the latest request that has begun */
-    struct sim_progress {
-        uint64_t id, reached, since; /* the number of finished steps */
-    } progress[SIM_SEQUENCES];
-    uint64_t longest_wait;
     uint64_t ended, cancelled, failed, busy, events, cached, kept;
 } play;
-
-void __real_ring_wake(struct ring *r);
-bool __real_ring_push(struct ring *r, const void *record);
-void __wrap_ring_wake(struct ring *r);
-bool __wrap_ring_push(struct ring *r, const void *record);
-
-/* The test is linked with --wrap: whoever wakes the engine's thread does it here. */
-void __wrap_ring_wake(struct ring *r) {
-    play.woken = play.woken || (sim.s != NULL && r == sim.s->commands);
-    __real_ring_wake(r);
-}
-
-bool __wrap_ring_push(struct ring *r, const void *record) {
-    play.woken = play.woken || (sim.s != NULL && r == sim.s->commands);
-    return __real_ring_push(r, record);
-}
 
 static struct sim_client *sim_client(uint64_t id) {
     for (uint32_t i = 0; i < SIM_CLIENTS && id != 0; i++)
@@ -90,112 +45,6 @@ static struct sim_client *sim_client(uint64_t id) {
 static const struct sim_text *sim_text_of(uint64_t id) {
     const struct sim_client *c = sim_client(id);
     return c != NULL ? &c->text : NULL;
-}
-
-/* Models: attention alone, states, windows. */
-static const char *sim_model(uint32_t kind) {
-    static char paths[5][GGUF_WRITER_PATH];
-    static struct gguf_writer writers[2];
-    static const uint32_t windows[] = {33, 1, 100};
-    CHECK(kind < 5);
-    if (paths[kind][0] != '\0')
-        return paths[kind];
-    if (kind < 2) {
-        struct hybrid_model m = hybrid_model_usual();
-        m.interval = kind + 1;
-        writers[kind] = gguf_writer_new();
-        hybrid_model_write(&writers[kind], m);
-        gguf_writer_finish(&writers[kind]);
-        return gguf_writer_memory_path(&writers[kind], paths[kind]);
-    }
-    const struct selftest_model m = {.architecture = "gemma3",
-                                     .type = BLOCK_F16,
-                                     .n_layers = 7,
-                                     .n_embd = 64,
-                                     .n_ff = 96,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .head_dim = 32,
-                                     .vocab = 97,
-                                     .context = 4096,
-                                     .window = windows[kind - 2],
-                                     .seed = 9};
-    int fd = -1; /* open as long as the process runs */
-    stator_error e = {0};
-    if (selftest_model_make(&m, &fd, paths[kind], &e) != STATOR_OK)
-        sim_fail("%s", e.text);
-    return paths[kind];
-}
-
-#define SIM_PICK(list) ((list)[sim_below(sizeof(list) / sizeof *(list))])
-
-static void sim_choose(char sets[12][64], const char *list[13]) {
-    static const uint32_t batches[] = {33, 40, 64, 90, 128, 512}, contexts[] = {128, 192, 256};
-    static const char *const checkpoints[] = {"auto", "0", "1", "3", "7", "40"};
-    const uint32_t devices = 1 + (uint32_t)sim_below(SIM_DEVICES);
-    play.reuses = sim_below(8) != 0;
-    uint32_t n = 0;
-    snprintf(sets[n++], 64, "devices.use=%s",
-             devices == 1   ? "sim:0"
-             : devices == 2 ? "sim:0,sim:1"
-                            : "sim:0,sim:1,sim:2");
-    snprintf(sets[n++], 64, "memory.batch=%u", SIM_PICK(batches));
-    snprintf(sets[n++], 64, "memory.context=%u", SIM_PICK(contexts));
-    snprintf(sets[n++], 64, "memory.sequences=%u", 1 + (uint32_t)sim_below(6));
-    snprintf(sets[n++], 64, "server.max_queue=%u", (uint32_t)sim_below(8));
-    snprintf(sets[n++], 64, "server.checkpoints=%s", SIM_PICK(checkpoints));
-    snprintf(sets[n++], 64, "server.prefix_cache=%s", play.reuses ? "true" : "false");
-    snprintf(sets[n++], 64, "speculation.mode=%s", sim_below(2) ? "ngram" : "off");
-    snprintf(sets[n++], 64, "speculation.tokens=%u", 1 + (uint32_t)sim_below(8));
-    if (sim_below(2))
-        snprintf(sets[n++], 64, "memory.logits_rows=%u", 9 + (uint32_t)sim_below(24));
-    for (uint32_t i = 0; i < n; i++)
-        list[i] = sets[i];
-    list[n] = NULL;
-    static const uint64_t lengths[] = {1, 1000, 100000, 10000000};
-    sim.longest_ns = SIM_PICK(lengths);
-    play.submits_in = 1 + (uint32_t)sim_below(8);
-    play.polls_in = sim_below(4) == 0 ? 1 : 10 + (uint32_t)sim_below(40); /* slow readers, or not */
-    sim.fault = sim_below(4) == 0   ? (enum sim_fault)(1 + sim_below(SIM_HANG))
-                : sim_below(2) == 0 ? SIM_DAMAGED
-                                    : SIM_NONE;
-    sim.fault_device = (uint32_t)sim_below(devices);
-    sim.fault_nth = 1 + (uint32_t)sim_below(sim_below(2) ? 10 : 200);
-}
-
-/* What stator_start and its thread do, on this one. */
-static void sim_start(void) {
-    char sets[12][64];
-    const char *list[13];
-    stator_error e = {0};
-    sim_choose(sets, list);
-    size_t n = 0;
-    while (list[n] != NULL)
-        n++;
-    stator_options o = {
-        .size = sizeof o, .config = sim_model((uint32_t)sim_below(5)), .set = list, .n_set = n, .reuse = 1};
-    stator *s = NULL;
-    if (stator_open(&o, &s, &e) != STATOR_OK || stator_prepare(s, &e) != STATOR_OK ||
-        run_state_fill_angles(s, &e) != STATOR_OK)
-        sim_fail("%s", e.text);
-    sim.s = s;
-    phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
-    if (start_devices(s, &e) != STATOR_OK)
-        sim_fail("%s", e.text);
-    phase_advance(&s->phase, PHASE_SEALED);
-    phase_thread_set(NULL, PHASE_THREAD_EDGE);
-    atomic_store(&s->started, 1);
-    sim.shape = (struct sim_shape){.n_devices = s->planning.n_devices,
-                                   .n_caches = s->planning.devices[0].graph.n_caches,
-                                   .vocab = s->planning.shape->vocab,
-                                   .context = s->planning.want.context};
-    CHECK(sim.shape.vocab <= SIM_VOCAB && sim.shape.context <= SIM_CONTEXT);
-    for (uint32_t c = 0; c < sim.shape.n_caches; c++) {
-        sim.shape.cache[c].kind = s->planning.devices[0].graph.caches[c].kind;
-        sim.shape.cache[c].window = s->planning.devices[0].graph.caches[c].window;
-        for (uint32_t d = 0; d < sim.shape.n_devices; d++)
-            sim.shape.cache[c].on[d] = s->planning.devices[d].graph.caches[c].n_layers > 0;
-    }
 }
 
 /* Of a text there was, and something more; or what another has just asked. */
@@ -339,7 +188,7 @@ static void sim_check_end(struct sim_client *c, const stator_event *ev) {
     if (!right)
         sim_fail("request %llu ends with reason %d, status %d, \"%s\" after %u of %u events",
                  (unsigned long long)c->id, (int)ev->reason, (int)ev->status, ev->text, c->n_told, all);
-    if (ev->n_cached >= c->n_prompt || (ev->n_cached > 0 && (!play.reuses || c->q.kind == STATOR_LOGITS)) ||
+    if (ev->n_cached >= c->n_prompt || (ev->n_cached > 0 && (!eng.reuses || c->q.kind == STATOR_LOGITS)) ||
         ev->n_prompt != c->n_prompt || ev->n_kept > ev->n_guessed ||
         (c->q.kind == STATOR_GENERATE && ev->n_generated != c->n_told))
         sim_fail("request %llu ends with figures that can't be: %u of %u cached, %u of %u kept, %u generated",
@@ -379,59 +228,6 @@ static bool sim_poll(void) {
     return true;
 }
 
-/* First come, first served: ids ascend. Who reads logits may wait for rows while later ones begin. */
-static void sim_check_order(void) {
-    const struct stator *s = sim.s;
-    for (uint32_t i = 0; i < s->n_waiting; i++) {
-        const struct engine_request *r = &s->requests[s->waiting[i]];
-        const uint64_t id = atomic_load(&r->id);
-        if (r->kind == STATOR_GENERATE && id < play.last_admitted)
-            sim_fail("request %llu waits although request %llu, which came later, has begun",
-                     (unsigned long long)id, (unsigned long long)play.last_admitted);
-    }
-    for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        if (s->sequences[i].request != NULL)
-            play.last_admitted = ARITH_MAX(play.last_admitted, atomic_load(&s->sequences[i].request->id));
-}
-
-/* Whether nothing but the engine keeps a sequence from going on. */
-static bool sim_may_go_on(const struct engine_sequence *q) {
-    const struct engine_request *r = q->request;
-    return r->kind == STATOR_GENERATE ? outbox_waiting(&r->out) + OUTBOX_STEP <= OUTBOX_EVENTS
-                                      : step_fill_reader_room(q) == ENGINE_READER_ROWS;
-}
-
-/* No running request starves: in so many steps of the others it gets on. */
-static void sim_check_progress(void) {
-    const struct stator *s = sim.s;
-    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *q = &s->sequences[i];
-        struct sim_progress *p = &play.progress[i];
-        const uint64_t id = q->request != NULL ? atomic_load(&q->request->id) : 0;
-        const uint64_t reached =
-            id != 0 ? (uint64_t)q->done + q->request->n_tokens + q->request->rows_told : 0;
-        if (id == 0 || id != p->id || reached != p->reached || !sim_may_go_on(q))
-            *p = (struct sim_progress){.id = id, .reached = reached, .since = s->first_step};
-        play.longest_wait = ARITH_MAX(play.longest_wait, s->first_step - p->since);
-        if (s->first_step - p->since > SIM_PATIENCE)
-            sim_fail("request %llu does not get on in %u steps of the others", (unsigned long long)id,
-                     SIM_PATIENCE);
-    }
-}
-
-static void sim_engine_round(void) {
-    if (play.engine == LOOP_COMMANDS && !play.woken)
-        return; /* it sleeps */
-    play.woken = false;
-    phase_thread_set(&sim.s->phase, PHASE_THREAD_ENGINE);
-    play.engine = loop_round(sim.s);
-    balance_check(sim.s);
-    phase_thread_set(NULL, PHASE_THREAD_EDGE);
-    sim_check_order();
-    sim_check_progress();
-    sim_note_states(sim.s, play.engine == LOOP_COMMANDS);
-}
-
 static void sim_cancel(void) {
     struct sim_client *c = &play.clients[sim_below(SIM_CLIENTS)];
     if (c->id == 0)
@@ -440,7 +236,7 @@ static void sim_cancel(void) {
     c->cancelled = true;
     for (uint32_t i = 0; i < sim.s->n_waiting; i++)
         sim_reach(SIM_CANCELLED_WAITING, atomic_load(&sim.s->requests[sim.s->waiting[i]].id) == c->id);
-    if (play.engine == LOOP_COMMANDS && !play.woken)
+    if (eng.next == LOOP_COMMANDS && !eng.woken)
         sim_fail("the engine's thread sleeps although request %llu was cancelled", (unsigned long long)c->id);
 }
 
@@ -458,47 +254,22 @@ static void sim_hold(void) {
         sim_fail("hold of request %llu is refused", (unsigned long long)c->id);
 }
 
-static void sim_pass_time(void) {
-    sim.now_ns += 1 + sim_below(2 * sim.longest_ns);
-    if (sim.fault == SIM_HANG && sim.faulted && sim_below(50) == 0)
-        sim.now_ns += sim.s->deadline_ns / 2;
-}
-
-static void sim_check_whole(void) {
-    if (!kv_pool_is_whole(&sim.s->pool) || !checkpoints_are_whole(sim.s))
-        sim_fail("the pool of blocks or the checkpoints are not whole");
-}
-
-/* Nobody holds or has reserved anything. */
 static void sim_check_rest(void) {
-    struct stator *s = sim.s;
-    uint32_t held = s->reserved;
     stator_stats t = {.size = sizeof t};
-    sim_check_whole();
-    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
-        held += s->pool.blocks[i].holders;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
-        held += s->checkpoints[i].holders;
-    for (uint32_t c = 0; c < sim.shape.n_caches; c++)
-        if (sim.shape.cache[c].kind != GRAPH_PAGED)
-            held += s->planning.devices[0].model.caches[c].of_sequences - s->caches[c].n_free;
-    for (uint32_t i = 0; i < s->n_rows; i++)
-        held += atomic_load(&s->rows[i].taken);
-    if (stator_get_stats(s, &t, NULL) != STATOR_OK || held != 0 ||
-        s->pool.n_free + s->pool.n_cached != s->pool.n_blocks || t.blocks_free != t.blocks ||
-        t.running + t.waiting + t.ended != 0 || t.requests != play.ended || t.cancelled != play.cancelled ||
-        t.failed != play.failed || t.tokens_cached != play.cached || (t.fault != STATOR_OK && !sim.faulted))
-        sim_fail("something is held at the end, or the statistics are wrong");
+    sim_check_released();
+    if (stator_get_stats(sim.s, &t, NULL) != STATOR_OK || t.requests != play.ended ||
+        t.cancelled != play.cancelled || t.failed != play.failed || t.tokens_cached != play.cached)
+        sim_fail("the statistics are wrong");
 }
 
 static void sim_turn(void) {
     const uint32_t what = (uint32_t)sim_below(100);
-    if (what < play.submits_in)
+    if (what < eng.submits_in)
         for (uint64_t n = sim_below(4) == 0 ? 1 + sim_below(6) : 1; n > 0; n--)
             sim_submit_one();
-    else if (what < play.submits_in + 1)
+    else if (what < eng.submits_in + 1)
         sim_below(3) == 0 ? sim_cancel() : sim_hold();
-    else if (what < play.submits_in + 1 + play.polls_in)
+    else if (what < eng.submits_in + 1 + eng.polls_in)
         for (uint64_t n = 1 + sim_below(8); n > 0 && sim_poll(); n--)
             ;
     else if (what < 95)
@@ -519,7 +290,7 @@ static void sim_drain(void) {
     for (uint32_t i = 0; play.n_live > 0; i++, sim.round++) {
         if (i == SIM_BOUND)
             sim_fail("%u requests do not end: the engine's thread %s", play.n_live,
-                     play.engine == LOOP_COMMANDS ? "sleeps" : "runs");
+                     eng.next == LOOP_COMMANDS ? "sleeps" : "runs");
         sim_engine_round();
         sim_pass_time();
         while (sim_poll())
@@ -532,29 +303,18 @@ static void sim_drain(void) {
     }
 }
 
-/* Each turn has random numbers of its own, so that a turn can be left out of a script. */
-static void sim_deal(uint64_t turn) {
-    sim.random = sim_mix(sim_mix(sim.seed, 1), turn);
-}
-
 /* A run of a script's turns. Everything follows from it. */
 static void sim_play(const struct sim_script *script) {
-    memset(&sim, 0, sizeof sim);
+    char sets[12][64];
+    const char *list[13];
     memset(&play, 0, sizeof play);
-    sim.seed = sim.random = script->seed;
-    sim.now_ns = 1000000000;
-    sim.text_of = sim_text_of;
-    sim_start();
+    sim_begin(script->seed, sim_text_of);
+    sim_choose(sets, list);
+    sim_start(sim_model((uint32_t)sim_below(5)), list, false);
     if (script->faultless)
         sim.fault = SIM_NONE;
     interpose_reset(INTERPOSE_ABORT);
-    struct carve count = carve_count();
-    sampler_layout(&play.sampler, &count, sim.shape.vocab, SIM_CONTEXT + 1);
-    void *memory = aligned_alloc(CARVE_ALIGN, arith_round_up(count.used, CARVE_ALIGN));
-    CHECK(memory != NULL);
-    struct carve c = carve_in(memory, count.used);
-    memset(memory, 0, count.used);
-    sampler_layout(&play.sampler, &c, sim.shape.vocab, SIM_CONTEXT + 1);
+    void *memory = sim_make_sampler(&play.sampler);
     for (uint32_t i = 0; i < script->turns && !(sim.faulted && sim_below(200) == 0); i++) {
         sim.round = i;
         sim_deal(i);
@@ -564,12 +324,7 @@ static void sim_play(const struct sim_script *script) {
     sim_deal(SIM_TURNS);
     sim_drain();
     sim_check_rest();
-    struct stator *s = sim.s;
-    pipeline_drain(s);
-    phase_advance(&s->phase, PHASE_SHUTDOWN);
-    start_close_devices(s);
-    sim.s = NULL;
-    stator_close(s);
+    sim_stop();
     free(memory);
 }
 

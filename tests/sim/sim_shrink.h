@@ -3,7 +3,7 @@
 #ifndef STATOR_TESTS_SIM_SHRINK_H
 #define STATOR_TESTS_SIM_SHRINK_H
 
-#include "sim_play.h"
+#include "sim_engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,9 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* The play that the test is for: sim_play.h or sim_server.h. */
+static void sim_play(const struct sim_script *script);
 
 enum { SIM_TRIES = 3000, SIM_TRY_SECONDS = 20, SIM_LIST = 24 * SIM_TURNS };
 
@@ -107,6 +110,79 @@ static void sim_script_read(struct sim_script *script, const char *text) {
         CHECK(end != text && last < SIM_TURNS && first <= last && (*end == ',' || *end == '\0'));
         memset(script->left_out + first, false, last - first + 1);
     }
+}
+
+static uint64_t sim_turns; /* of all plays */
+
+/* A play has failed. The process is what it left; a new one shrinks it. */
+static void sim_on_abort(int number) {
+    static char seed[64], turns[64];
+    static char name[] = "test_sim";
+    char *const arguments[] = {name, NULL};
+    phase_thread_set(NULL, PHASE_THREAD_EDGE); /* who may allocate */
+    fprintf(stderr, "sim: found at turn %llu of seed %llu, after %llu turns in all\n",
+            (unsigned long long)sim.round, (unsigned long long)sim.seed,
+            (unsigned long long)(sim_turns + sim.round));
+    signal(number, SIG_DFL);
+    const char *shrinks = getenv("STATOR_SIM_SHRINK");
+    if (shrinks != NULL && strcmp(shrinks, "no") == 0)
+        return;
+    snprintf(seed, sizeof seed, "STATOR_SIM_SEED=%llu", (unsigned long long)sim.seed);
+    snprintf(turns, sizeof turns, "STATOR_SIM_SHRINK=%llu",
+             ARITH_MIN((unsigned long long)sim.round + 1, (unsigned long long)SIM_TURNS));
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (putenv(seed) == 0 && putenv(turns) == 0)
+        execv("/proc/self/exe", arguments);
+}
+
+/* Plays the shortest script that still fails last, so that the process ends as it does. */
+static int sim_shrink_main(uint64_t seed, uint32_t turns, const char *goal) {
+    static struct sim_script script;
+    static char list[SIM_LIST];
+    script = (struct sim_script){.seed = seed, .turns = turns};
+    sim_shrink(&script);
+    sim_script_write(&script, list, sizeof list);
+    fprintf(stderr, "sim: %u of %u turns are enough: make %s SEED=%llu TURNS=%s%s\n",
+            sim_shrink_left(&script), turns, goal, (unsigned long long)seed, list,
+            script.faultless ? " FAULTS=no" : "");
+    sim_play(&script);
+    fprintf(stderr, "sim: the seed did not fail again\n");
+    return 1;
+}
+
+/* Plays fixed seeds from 1 on, or what the environment says: STATOR_SIM_SEED and STATOR_SIM_STEPS: seeds from
+ * that one on, until so many turns were played. STATOR_SIM_TURNS: only these turns of the seed.
+ * STATOR_SIM_FAULTS=no: no device fails. after: called behind each play. True: the fixed seeds were played.
+ */
+static bool sim_play_seeds(uint32_t fixed, void (*after)(void)) {
+    static struct sim_script script;
+    const char *seed = getenv("STATOR_SIM_SEED"), *steps = getenv("STATOR_SIM_STEPS");
+    const char *only = getenv("STATOR_SIM_TURNS"), *faults = getenv("STATOR_SIM_FAULTS");
+    signal(SIGABRT, sim_on_abort);
+    const uint64_t first = seed != NULL ? strtoull(seed, NULL, 0) : 1;
+    const uint64_t turns = only != NULL ? 1 : steps != NULL ? strtoull(steps, NULL, 0) : UINT64_MAX;
+    sim_script_read(&script, only);
+    script.faultless = faults != NULL && strcmp(faults, "no") == 0;
+    sim_turns = 0;
+    for (uint64_t i = 0; seed != NULL ? sim_turns < turns : i < fixed; i++) {
+        script.seed = first + i;
+        sim_play(&script);
+        sim_turns += sim.round;
+        after();
+    }
+    return seed == NULL;
+}
+
+/* What main does first. True: the process was begun to shrink a play, and *result is its exit code. */
+static bool sim_shrinks(const char *goal, int *result) {
+    const char *turns = getenv("STATOR_SIM_SHRINK"), *seed = getenv("STATOR_SIM_SEED");
+    const uint32_t n = turns != NULL && seed != NULL ? (uint32_t)strtoul(turns, NULL, 10) : 0;
+    if (n == 0 || n > SIM_TURNS)
+        return false;
+    *result = sim_shrink_main(strtoull(seed, NULL, 0), n, goal);
+    return true;
 }
 
 #endif
