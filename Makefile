@@ -339,10 +339,18 @@ SEED ?= 1
 STEPS ?= 1000000
 sim: $(BUILD)/tests/test_sim ## the simulator (tests/sim) from SEED (1) on, until it has played STEPS (1000000) turns; only TURNS of SEED
 	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $(if $(TURNS),STATOR_SIM_TURNS=$(TURNS)) $(if $(FAULTS),STATOR_SIM_FAULTS=$(FAULTS)) $<
+.PHONY: sim-server
+sim-server: $(BUILD)/tests/test_sim_server ## the same with the server: clients over simulated sockets
+	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $(if $(TURNS),STATOR_SIM_TURNS=$(TURNS)) $(if $(FAULTS),STATOR_SIM_FAULTS=$(FAULTS)) $<
 .PHONY: sim-mutations
 sim-mutations: $(BUILD)/tests/test_sim ## faults in copies of the engine's files, each of which the simulator must find
 	tests/sim/mutate $(BUILD)
-$(BUILD)/tests/test_sim: TEST_LDFLAGS += -Wl,--wrap=ring_wake,--wrap=ring_push
+SIM_WRAPS := ring_wake ring_push
+SIM_SERVER_WRAPS := $(SIM_WRAPS) stator_submit edge_thread_start request_log_write edge_pool_alloc edge_pool_zeroed \
+    edge_pool_resize recv send close shutdown accept4 setsockopt getsockopt getpeername event_assign event_add event_del \
+    event_active event_base_loopbreak event_base_new_with_config event_base_free
+$(BUILD)/tests/test_sim: TEST_LDFLAGS += $(SIM_WRAPS:%=-Wl,--wrap=%)
+$(BUILD)/tests/test_sim_server: TEST_LDFLAGS += $(SIM_SERVER_WRAPS:%=-Wl,--wrap=%)
 .PHONY: print-build print-cl-flags stator-only
 print-build:
 	@echo $(BUILD)

@@ -9,7 +9,6 @@
 #include "hybrid_model.h"
 #include "interpose.h"
 
-#include "app/selftest/selftest_model.h"
 #include "engine/run/balance.h"
 #include "engine/cache/checkpoints.h"
 #include "engine/run/loop.h"
@@ -17,6 +16,8 @@
 #include "engine/start/enforce.h"
 #include "engine/start/run_state.h"
 #include "engine/start/start.h"
+
+#include <sys/eventfd.h>
 
 enum { SIM_BOUND = 50000, SIM_TURNS = 2000, SIM_PATIENCE = 60 };
 
@@ -55,41 +56,6 @@ void __wrap_ring_wake(struct ring *r) {
 bool __wrap_ring_push(struct ring *r, const void *record) {
     eng.woken = eng.woken || (sim.s != NULL && r == sim.s->commands);
     return __real_ring_push(r, record);
-}
-
-/* Models: attention alone, states, windows. */
-static const char *sim_model(uint32_t kind) {
-    static char paths[5][GGUF_WRITER_PATH];
-    static struct gguf_writer writers[2];
-    static const uint32_t windows[] = {33, 1, 100};
-    CHECK(kind < 5);
-    if (paths[kind][0] != '\0')
-        return paths[kind];
-    if (kind < 2) {
-        struct hybrid_model m = hybrid_model_usual();
-        m.interval = kind + 1;
-        writers[kind] = gguf_writer_new();
-        hybrid_model_write(&writers[kind], m);
-        gguf_writer_finish(&writers[kind]);
-        return gguf_writer_memory_path(&writers[kind], paths[kind]);
-    }
-    const struct selftest_model m = {.architecture = "gemma3",
-                                     .type = BLOCK_F16,
-                                     .n_layers = 7,
-                                     .n_embd = 64,
-                                     .n_ff = 96,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .head_dim = 32,
-                                     .vocab = 97,
-                                     .context = 4096,
-                                     .window = windows[kind - 2],
-                                     .seed = 9};
-    int fd = -1; /* open as long as the process runs */
-    stator_error e = {0};
-    if (selftest_model_make(&m, &fd, paths[kind], &e) != STATOR_OK)
-        sim_fail("%s", e.text);
-    return paths[kind];
 }
 
 #define SIM_PICK(list) ((list)[sim_below(sizeof(list) / sizeof *(list))])
@@ -141,6 +107,9 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
         run_state_fill_angles(s, &e) != STATOR_OK)
         sim_fail("%s", e.text);
     sim.s = s;
+    if (serves)
+        s->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* as stator_prepare */
+    CHECK(s->bell.fd >= 0);
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     if (start_devices(s, &e) != STATOR_OK)
         sim_fail("%s", e.text);

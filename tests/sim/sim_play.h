@@ -11,6 +11,8 @@
 
 #include "sim_engine.h"
 
+#include "app/selftest/selftest_model.h"
+
 enum { SIM_CLIENTS = 16, SIM_TEXTS = 6, SIM_TOP = 3 };
 
 struct sim_client {
@@ -45,6 +47,41 @@ static struct sim_client *sim_client(uint64_t id) {
 static const struct sim_text *sim_text_of(uint64_t id) {
     const struct sim_client *c = sim_client(id);
     return c != NULL ? &c->text : NULL;
+}
+
+/* Models: attention alone, states, windows. */
+static const char *sim_model(uint32_t kind) {
+    static char paths[5][GGUF_WRITER_PATH];
+    static struct gguf_writer writers[2];
+    static const uint32_t windows[] = {33, 1, 100};
+    CHECK(kind < 5);
+    if (paths[kind][0] != '\0')
+        return paths[kind];
+    if (kind < 2) {
+        struct hybrid_model m = hybrid_model_usual();
+        m.interval = kind + 1;
+        writers[kind] = gguf_writer_new();
+        hybrid_model_write(&writers[kind], m);
+        gguf_writer_finish(&writers[kind]);
+        return gguf_writer_memory_path(&writers[kind], paths[kind]);
+    }
+    const struct selftest_model m = {.architecture = "gemma3",
+                                     .type = BLOCK_F16,
+                                     .n_layers = 7,
+                                     .n_embd = 64,
+                                     .n_ff = 96,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 32,
+                                     .vocab = 97,
+                                     .context = 4096,
+                                     .window = windows[kind - 2],
+                                     .seed = 9};
+    int fd = -1; /* open as long as the process runs */
+    stator_error e = {0};
+    if (selftest_model_make(&m, &fd, paths[kind], &e) != STATOR_OK)
+        sim_fail("%s", e.text);
+    return paths[kind];
 }
 
 /* Of a text there was, and something more; or what another has just asked. */

@@ -18,25 +18,48 @@
 /* The play that the test is for: sim_play.h or sim_server.h. */
 static void sim_play(const struct sim_script *script);
 
-enum { SIM_TRIES = 3000, SIM_TRY_SECONDS = 20, SIM_LIST = 24 * SIM_TURNS };
+enum { SIM_TRIES = 3000, SIM_TRY_SECONDS = 20, SIM_SAID = 400, SIM_LIST = 24 * SIM_TURNS };
 
-/* Whether a play of the script ends in a signal. One that takes too long does. */
-static bool sim_shrink_fails(const struct sim_script *script) {
+/* What a failed play says first, without its numbers. */
+static void sim_shrink_says(int fd, char said[SIM_SAID]) {
+    char text[SIM_SAID];
+    const ssize_t n = read(fd, text, sizeof text);
+    size_t at = 0;
+    for (ssize_t i = 0; i < n && text[i] != '\n' && text[i] != '"'; i++)
+        if (strchr("0123456789", text[i]) == NULL && at < SIM_SAID - 1)
+            said[at++] = text[i];
+    said[at] = '\0';
+}
+
+/* Whether a play of the script ends in a signal, and what it says then. One that takes too long does. */
+static bool sim_shrink_fails(const struct sim_script *script, char said[SIM_SAID]) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        return false;
     const pid_t child = fork();
     if (child == 0) {
         const struct rlimit none = {0, 0}, most = {SIM_TRY_SECONDS, SIM_TRY_SECONDS};
         const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
         (void)setrlimit(RLIMIT_CORE, &none);
         (void)setrlimit(RLIMIT_CPU, &most);
-        if (null < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+        if (null < 0 || dup2(null, 1) < 0 || dup2(ends[1], 2) < 0)
             _exit(0);
         sim_play(script);
         _exit(0);
     }
     int status = 0;
+    close(ends[1]);
+    sim_shrink_says(ends[0], said);
+    close(ends[0]);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     return child > 0 && WIFSIGNALED(status);
+}
+
+/* Whether it fails as the whole did. */
+static bool sim_shrink_fails_so(const struct sim_script *script, const char *why) {
+    char said[SIM_SAID];
+    return sim_shrink_fails(script, said) && strcmp(said, why) == 0;
 }
 
 static uint32_t sim_shrink_left(const struct sim_script *script) {
@@ -47,7 +70,7 @@ static uint32_t sim_shrink_left(const struct sim_script *script) {
 }
 
 /* Leaves out `size` of the turns that are left, from each of them on, where what is left still fails. */
-static bool sim_shrink_by(struct sim_script *script, uint32_t size, uint32_t *tries) {
+static bool sim_shrink_by(struct sim_script *script, uint32_t size, uint32_t *tries, const char *why) {
     bool shorter = false;
     for (uint32_t first = 0; first<script->turns && * tries> 0;) {
         struct sim_script less = *script;
@@ -60,7 +83,7 @@ static bool sim_shrink_by(struct sim_script *script, uint32_t size, uint32_t *tr
         if (n == 0)
             continue;
         --*tries;
-        if (!sim_shrink_fails(&less))
+        if (!sim_shrink_fails_so(&less, why))
             continue;
         *script = less;
         shorter = true;
@@ -70,13 +93,16 @@ static bool sim_shrink_by(struct sim_script *script, uint32_t size, uint32_t *tr
 
 static void sim_shrink(struct sim_script *script) {
     uint32_t tries = SIM_TRIES;
+    char why[SIM_SAID];
+    if (!sim_shrink_fails(script, why))
+        return;
     struct sim_script less = *script;
     less.faultless = true;
-    if (sim_shrink_fails(&less))
+    if (sim_shrink_fails_so(&less, why))
         *script = less;
     for (uint32_t size = script->turns; size > 1; size /= 2)
-        (void)sim_shrink_by(script, size / 2, &tries);
-    while (tries > 0 && sim_shrink_by(script, 1, &tries))
+        (void)sim_shrink_by(script, size / 2, &tries, why);
+    while (tries > 0 && sim_shrink_by(script, 1, &tries, why))
         ;
     while (script->turns > 0 && script->left_out[script->turns - 1])
         script->turns--;
