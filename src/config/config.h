@@ -156,7 +156,7 @@ struct config {
                                                proportions */
         uint32_t n_shares;                  /* 0: auto, or equal shares; else == n */
         bool tensor;                        /* split is "tensor": every device has a share of each layer */
-        char facts[CONFIG_FACTS];           /* as text (plan/device_spec.h); empty: none */
+        char facts[CONFIG_FACTS];           /* as text (plan/parts/device_spec.h); empty: none */
         double deadline;                    /* seconds */
     } devices;
     struct {
@@ -219,9 +219,9 @@ struct config {
         char hosts[CONFIG_LIST]; /* as text: names separated by commas; empty: none */
         char cors[CONFIG_LIST];  /* as text: origins separated by commas, or "*"; empty: none */
         uint64_t max_connections;
-        uint64_t max_body;             /* bytes; 0: what follows from the context (plan/edge.h) */
+        uint64_t max_body;             /* bytes; 0: what follows from the context (plan/parts/edge.h) */
         uint64_t max_queue;            /* requests that wait, beside memory.sequences that run */
-        uint64_t memory;               /* bytes; 0: what follows from the keys above (plan/edge.h) */
+        uint64_t memory;               /* bytes; 0: what follows from the keys above (plan/parts/edge.h) */
         double request_timeout;        /* seconds */
         uint64_t default_max_tokens;   /* 0: the rest of the context */
         enum config_beyond max_tokens; /* of a request, beyond the room that is left */

@@ -11,7 +11,7 @@
 #include "engine/start/thread.h"
 #include "os/host_memory.h"
 #include "os/pages.h"
-#include "plan/edge.h"
+#include "plan/parts/edge.h"
 #include "plan/planner.h"
 #include "plan/planning_open.h"
 #include "plan/refusal.h"

@@ -5,14 +5,14 @@
 
 #include "kernels/kernels.h"
 #include "os/pages.h"
-#include "plan/edge.h"
-#include "plan/kv_disk_plan.h"
-#include "plan/load_window.h"
-#include "plan/plan_device.h"
+#include "plan/parts/edge.h"
+#include "plan/parts/kv_disk_plan.h"
+#include "plan/parts/load_window.h"
+#include "plan/parts/plan_device.h"
 #include "plan/planning_draft.h"
 #include "plan/planned_route.h"
 #include "plan/spill.h"
-#include "plan/staging.h"
+#include "plan/parts/staging.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "kernels/kernels.h"
 #include "model/same_vocabulary.h"
 #include "os/pages.h"
-#include "plan/device_spec.h"
+#include "plan/parts/device_spec.h"
 #include "plan/planner.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "plan/spill.h"
 
 #include "base/units.h"
-#include "plan/expert_stream.h"
-#include "plan/slices.h"
+#include "plan/parts/expert_stream.h"
+#include "plan/parts/slices.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>

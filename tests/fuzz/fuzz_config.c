@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "config/config.h"
 #include "config/config_table.h"
-#include "plan/device_spec.h"
+#include "plan/parts/device_spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

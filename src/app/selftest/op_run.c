@@ -3,8 +3,8 @@
 #include "app/selftest/random_weights.h"
 #include "base/clock.h"
 #include "kernels/kernels.h"
-#include "plan/slices.h"
-#include "plan/step_layout.h"
+#include "plan/parts/slices.h"
+#include "plan/parts/step_layout.h"
 
 #include <math.h>
 #include <stdio.h>

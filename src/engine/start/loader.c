@@ -10,7 +10,7 @@
 #include "engine/start/loader.h"
 
 #include "device/cluster.h"
-#include "plan/load_window.h"
+#include "plan/parts/load_window.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,9 +4,9 @@
 
 #include "app/plan/plan_parts.h"
 #include "base/json_reader.h"
-#include "plan/device_spec.h"
+#include "plan/parts/device_spec.h"
 #include "engine/engine.h"
-#include "plan/layer_split.h"
+#include "plan/parts/layer_split.h"
 #include "engine/plan_view.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "plan/expert_stream.h"
+#include "plan/parts/expert_stream.h"
 
 #include "kernels/shared/opencl.h"
 

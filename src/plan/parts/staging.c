@@ -1,4 +1,4 @@
-#include "plan/staging.h"
+#include "plan/parts/staging.h"
 
 #include "os/pages.h"
 

@@ -1,4 +1,4 @@
-#include "plan/edge.h"
+#include "plan/parts/edge.h"
 
 #include "base/arith.h"
 #include "config/config_table.h"

@@ -1,4 +1,4 @@
-#include "plan/kv_disk_plan.h"
+#include "plan/parts/kv_disk_plan.h"
 
 #include "base/arith.h"
 #include "os/pages.h"

@@ -1,4 +1,4 @@
-#include "plan/slices.h"
+#include "plan/parts/slices.h"
 
 #include "base/arith.h"
 #include "os/pages.h"

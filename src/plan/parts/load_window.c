@@ -1,4 +1,4 @@
-#include "plan/load_window.h"
+#include "plan/parts/load_window.h"
 
 #include "base/arith.h"
 

@@ -1,4 +1,4 @@
-#include "plan/step_layout.h"
+#include "plan/parts/step_layout.h"
 
 static uint32_t take(uint64_t *at, uint64_t n, uint64_t size) {
     uint64_t here = *at;

@@ -1,4 +1,4 @@
-#include "plan/device_spec.h"
+#include "plan/parts/device_spec.h"
 
 #include "base/arith.h"
 #include "base/units.h"

@@ -1,11 +1,11 @@
-#include "plan/plan_device.h"
+#include "plan/parts/plan_device.h"
 
 #include "arch/arch.h"
 #include "graph/share.h"
-#include "plan/layer_split.h"
-#include "plan/slices.h"
+#include "plan/parts/layer_split.h"
+#include "plan/parts/slices.h"
 #include "plan/spill.h"
-#include "plan/step_layout.h"
+#include "plan/parts/step_layout.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>

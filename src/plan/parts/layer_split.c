@@ -1,4 +1,4 @@
-#include "plan/layer_split.h"
+#include "plan/parts/layer_split.h"
 
 #include "base/arith.h"
 
