@@ -1,8 +1,8 @@
 /* The contract of a device: where arenas lie and steps run. Only device_list.c names the back ends.
  *
- * The engine opens n devices in the order of the layers. Each device runs its layers (in a tensor split: its
- * share of all layers). The first also runs the
- * embedding, and the last the tail (logits and their argmax). All share one layout of the step descriptor.
+ * The engine opens n devices in the order of the layers. Each device runs its layers, or its share of all
+ * layers (tensor split). The first one also runs the embedding, and the last one the tail (logits and their
+ * argmax). All devices have the same layout of the step descriptor.
  *
  * Life: open -> slices created -> weights written (map or upload, upload_wait) -> peer_probe -> prepare ->
  * steps -> close. prepare validates everything, records command lists and may fail. submit only checks
@@ -25,9 +25,9 @@
  * across devices.
  *
  * Tensor split. The devices of a group have shares of all layers. The engine writes the same descriptor for
- * each and submits a step with a body to all of them, in the order of their shares; it begins when the last
- * one has it. It has ended when every device says so. A step without a body is submitted to the last one
- * alone.
+ * each device and submits a step with a body to all devices, in the order of their shares. The step begins
+ * when the last device has it, and has ended when it has ended on every device. A step without a body is
+ * submitted to the last device alone.
  *
  * Thread: the engine's. Any member of `parallel` may call upload and upload_wait, one at a time (the loader
  * has a lock). */
@@ -110,9 +110,9 @@ struct device_model {
     struct device_stream stream;
 };
 
-/* Check the invariants of a step descriptor: NULL, or a text about the flaw, which is a bug of stator.
- * device_step_flaw checks counts, offsets, chunks and wanted rows, which is cheap. device_tables_flaw, called
- * after it, checks the block tables. */
+/* Check the invariants of a step descriptor. They return NULL, or a text about the flaw. A flaw is a bug of
+ * stator. device_step_flaw checks counts, offsets, chunks and wanted rows, which is cheap.
+ * device_tables_flaw, called after it, checks the block tables. */
 const char *device_step_flaw(const struct device_model *m, const void *slot);
 const char *device_tables_flaw(const struct device_model *m, const void *slot);
 
@@ -139,7 +139,7 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
 
 /* struct graph_want.cells of a device's graph. On a GPU: room for all splits of one token and `guesses` draft
  * tokens of every sequence, in steps of at most `batch` tokens; at least of OPENCL_SPLIT_QUERIES queries. 0:
- * the device has none, or no sequence can have two splits. */
+ * the device needs none, or no sequence can have two splits. */
 uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t guesses,
                       uint32_t batch);
 
@@ -170,7 +170,7 @@ struct device_counters {
     uint64_t direct_bytes;     /* written directly into the next device's landing, or read from the other
                                   devices of a tensor split */
     uint64_t staged_bytes;     /* sent through a staged window */
-    uint64_t away_ns;          /* steps on another host: time in transit and in its queue */
+    uint64_t away_ns;          /* of steps on another host: time in transit and in that host's queue */
     uint64_t copied_bytes;     /* between host and device memory since prepare: descriptors, results */
     uint64_t streamed_bytes;   /* of spilled experts, copied to the window */
 };
@@ -202,7 +202,7 @@ struct device_setup {
 };
 
 struct device_vtable {
-    /* Makes slice `slice` of an arena, zeroed. STATOR_DOES_NOT_FIT: refused for lack of memory. */
+    /* Makes slice `slice` of an arena, zeroed. STATOR_DOES_NOT_FIT: there is not enough memory. */
     stator_status (*slice_create)(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                   stator_error *e);
     /* The same in host memory that the device's kernels access over the bus, for spilled data. These slices
@@ -212,12 +212,12 @@ struct device_vtable {
     /* The host address and the size of a slice that slice_spill made; NULL if it made none. The function is
      * NULL where slice_spill is. */
     const void *(*spilled)(const struct device *d, enum device_arena a, uint32_t slice, uint64_t *bytes);
-    /* Free device memory in bytes; 0: not known. NULL: as 0. */
+    /* Free device memory in bytes; 0: not known. NULL: not known either. */
     uint64_t (*free_bytes)(struct device *d);
     /* The host address of a slice; NULL if the host cannot access it (then the loader uploads). */
     void *(*map)(struct device *d, enum device_arena a, uint32_t slice);
     /* Host memory that all devices of this back end copy from and to at full speed, aligned to 4096, zeroed.
-     * close frees it, and the other devices must not use it afterwards. NULL: any memory will do. */
+     * close frees it, and the other devices must not use it afterwards. NULL: any host memory serves. */
     stator_status (*host_create)(struct device *d, uint64_t bytes, void **out, stator_error *e);
     /* Start-up only. Copies from `src`, in host_create's memory, into a slice. May return before the copy has
      * ended. */
@@ -230,7 +230,8 @@ struct device_vtable {
     /* Finds out whether d can write into the exchange of `to`, a device of the same back end: copies
      * patterned data of several sizes and offsets from its `outgoing` into the `landing` of `to`, compares it
      * (if verify) and takes the time. A pair that fails, corrupts data or is too slow to answer gives direct
-     * = false and why, and no error. An error means a lost device. work: host_create's memory. */
+     * = false and the reason, and no error. An error means that the device is lost. work: host_create's
+     * memory. */
     stator_status (*peer_probe)(struct device *d, struct device *to, bool verify, void *work, uint64_t bytes,
                                 struct device_route *r, stator_error *e);
     stator_status (*prepare)(struct device *d, const struct device_setup *s, stator_error *e);
@@ -248,8 +249,8 @@ struct device_vtable {
     uint32_t (*spans)(struct device *d, uint32_t slot, struct device_span *out, uint32_t max);
     void (*counters)(const struct device *d, struct device_counters *c);
     /* For a device of another host, now and then while nothing runs: exchanges a message with it. The device
-     * is lost if it does not answer within deadline_ns. note not NULL: asks for its rank's note; *noted: the
-     * note has come, once per rank. NULL: the device is local. */
+     * is lost if it does not answer within deadline_ns. A note that is not NULL asks for the note of the
+     * device's rank; *noted: it has come, once per rank. The function is NULL for a local device. */
     stator_status (*alive)(struct device *d, uint64_t deadline_ns, struct device_note *note, bool *noted,
                            stator_error *e);
     /* Device memory taken since open, by the driver's count (free memory then minus free memory now, so other
@@ -276,7 +277,7 @@ struct device_choice {
     int cpus[256];    /* processors that the threads are pinned to */
     bool pinned;
     bool alone; /* no other device of the run has threads on its processors */
-    bool joins; /* it has no threads of its own: it uses the threads of `with`, in turn with it */
+    bool joins; /* it has no threads of its own, and uses those of `with` in turn with that device */
     struct device
         *with;    /* joins: a device of this back end, open as long as this one; set before device_open */
     char pci[16]; /* "0000:03:00.0"; "" if unknown */
@@ -289,8 +290,8 @@ struct device_choice {
  * is not here. */
 stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
                             uint32_t max, uint32_t *n, stator_error *e);
-/* Whether the device's kernels can run the model, whose graph is placed: the checks of prepare, before
- * anything is opened. STATOR_DEVICE: they cannot; the text says why. */
+/* Checks whether the device's kernels can run the model. The graph must be placed. These are the checks of
+ * prepare, before anything is opened. STATOR_DEVICE: the kernels cannot run it; the text says why. */
 stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e);
 /* Host bytes that the opened device needs for itself (thread stacks, tables, workspaces; with trace also the
  * spans). */

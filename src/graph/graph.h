@@ -18,14 +18,14 @@
 #include "model/shape.h"
 
 enum graph_kind {
-    GRAPH_FILL,   /* clears cache blocks that the step names, or copies other blocks to them */
-    GRAPH_EMBED,  /* out = rows of weight[0] by token id, scaled */
-    GRAPH_NORM,   /* out = rms_norm(in) * weight[0]; RESIDUAL: out += that, and then, with a weight[1], the
-                     sum times weight[1][0]. norm.parts of a row are normed each for itself (RESIDUAL alone) */
+    GRAPH_FILL,  /* clears cache blocks that the step names, or copies other blocks to them */
+    GRAPH_EMBED, /* out = rows of weight[0] by token id, scaled */
+    GRAPH_NORM, /* out = rms_norm(in) * weight[0]; RESIDUAL: out += the normed row; an optional weight[1] then
+                 scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
     GRAPH_MATMUL, /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
-    GRAPH_HEADS,  /* out[:, column[0] + h * heads.out_stride ..] = columns h * heads.in_stride .. of `in` x
-                     matrix h of  weight[0] */
+    GRAPH_HEADS, /* for each head h: out[:, column[0] + h * heads.out_stride ..] = columns h * heads.in_stride
+                    .. of `in` x matrix h of weight[0] */
     GRAPH_ROPE_STORE, /* per head: norms q and k of `in` (optional; rope.wide: all heads together), rotates
                          them in place, and stores k and v (rope.norm_v: normed) to the cache. Without KV
                          heads `in` has q alone, and nothing is stored */
@@ -34,24 +34,25 @@ enum graph_kind {
                        */
     GRAPH_CONV, /* q, k, v of delta-net layers: out = silu(convolution of `in`); heads of q and k are then
                    scaled to length 1. weight[0]: [taps, channels] */
-    /* CONV and DELTA with delta.ssd: those of Mamba-2. CONV: columns of `in` are x, B, C; nothing is scaled
-     * to length 1; weight[1]: a bias (optional). DELTA: the state space of struct kernels_delta; the column
-     * of alpha has dt; weight[2]: the skip of each head. */
+    /* With delta.ssd, CONV and DELTA are those of Mamba-2. CONV then reads x, B, C from the columns of `in`,
+     * scales nothing to length 1, and has an optional bias, weight[1]. DELTA is the state space of struct
+     * kernels_delta: the column of alpha holds dt, and weight[2] the skip of each head. */
     GRAPH_DELTA,   /* out = gated delta rule on q, k, v, beta, alpha of `in`. Weights: bias of alpha, a. Also
                       keeps the last rows of `work` (the input of CONV) in the cache */
     GRAPH_GATE,    /* out = heads of `in` times sigmoid(columns of `work`); with a weight, normed heads times
                       silu; gate.gelu: gelu(heads of `in`) times columns of `work` */
     GRAPH_ROUTE,   /* per row: chooses experts by the logits `in` (score + weight[0]); out: routes, as
                       kernels/shared/experts.h defines them */
-    GRAPH_EXPERTS, /* like MATMUL, each row with the experts that experts.routes names for it */
+    GRAPH_EXPERTS, /* like MATMUL, each row by the experts that experts.routes names for it */
     GRAPH_GATHER_NORM, /* like NORM, for the rows whose logits the step wants. int8 rows come in pairs: 2r as
                           in NORM, 2r + 1 the quantised remainder of row 2r */
-    GRAPH_PAIR, /* MTP head, per token: norm of its embedding (weight[0] by id, weight[1]) beside norm of the
-                   hidden state of the token before it (weight[2]). This hidden state is the row before it in
-                   `in`. For a chunk's first token step_chunk.hidden names it: the op's cache, or a row of
-                   `work` */
-    GRAPH_KEEP, /* copies the rows of `in` of a chunk's last known token and of its draft tokens to the rows
-                   of its sequence in out, [sequences][rows]; the first of them also to the op's cache, if any
+    GRAPH_PAIR, /* MTP head, per token: the norm of the token's embedding (weight[0] by id, weight[1]) beside
+                   the norm (weight[2]) of the hidden state of the token before. That hidden state is the row
+                   before in `in`. For a chunk's first token, step_chunk.hidden says where it is: in the op's
+                   cache, or in a row of `work` */
+    GRAPH_KEEP, /* copies some rows of `in` to the rows of their sequence in out, [sequences][rows]: those of
+                   a chunk's last known token and of its draft tokens. The first one is also copied to the
+                   op's cache, if it has one
                  */
     GRAPH_GATED_CONV, /* out = c * (convolution of b * x), per channel; b, c, x are the thirds of `in`.
                          weight[0]: [taps, channels]. Keeps b * x of the last taps - 1 tokens in the cache */
@@ -60,8 +61,8 @@ enum graph_kind {
     GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all logits are finite */
     GRAPH_LAND,       /* out = the slot's half of the landing zone `in` */
     GRAPH_SEND,       /* the slot's half of `out` = in; it then goes to the next device's landing zone */
-    GRAPH_EXCHANGED,  /* tensor split: row after row, the columns that the devices have in their values `in`,
-                         side by side. out = that row, in the number formats of out; RESIDUAL: out += it */
+    GRAPH_EXCHANGED,  /* tensor split: joins the columns that each device has in its value `in` to whole rows.
+                         out = the joined rows, in the number formats of out; RESIDUAL: out += them */
     GRAPH_KINDS
 };
 
@@ -103,9 +104,9 @@ struct graph_value {
 
 #define GRAPH_MAX_PIECES 16
 
-/* The rows of a tensor that a weight uses: `run` rows from `first` on, then `run` rows from first + stride
- * on, and so on. run = 0: all rows. If there are several ranges, each must be whole panels. Of the ranges
- * the first `skip` are left out, and the next `count` are used (0: all). */
+/* The rows of a tensor that a weight uses: ranges of `run` rows, which begin at first, first + stride, and so
+ * on. run = 0: all rows. If there are several ranges, each must be whole panels. The first `skip` ranges are
+ * left out, and the next `count` are used (0: all). */
 struct graph_runs {
     uint32_t first, run, stride;
     uint32_t skip, count;
@@ -123,7 +124,7 @@ struct graph_piece {
 
 struct graph_weight {
     const struct gguf_tensor *tensor;
-    struct graph_runs runs;     /* rows of each matrix; plain: of each row `run` values from `first` on */
+    struct graph_runs runs;     /* rows of each matrix; plain: `run` values of each row, from `first` on */
     bool packed;                /* panels; else plain float32 */
     bool factor;                /* multiplies an op's sums; its values must be finite */
     bool cut;                   /* graph_weight_cut has run */
@@ -143,7 +144,7 @@ struct graph_weight {
 struct graph_norm {
     float eps;
     float inv_width; /* 1 / number of values that are normed together: kernels do not divide */
-    uint32_t parts;  /* NORM: of a row, normed apart, each with the same weights; 0: 1 */
+    uint32_t parts;  /* NORM: parts of a row that are normed separately, with the same weights; 0 means 1 */
 };
 
 /* Rows of `in`: heads of q, then of k, dim_k wide each, then of v, dim_v wide. */
@@ -175,12 +176,12 @@ struct graph_attention {
     uint32_t dim_k, dim_v;
     float scale;
     float cap;     /* softcap of scores (num_softcap); 0: none */
-    bool latent;   /* V is the first dim_v values of K. All heads read the cache's one unit; kv_heads is into
-                      how   many groups they are cut */
-    uint32_t skip; /* so many first tokens are seen by no query but their own; 0 or 1 */
-    uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange: how many splits of a
-                          query, or groups of a product, are done. 0 before and after every op. GRAPH_NONE:
-                          the device does not count */
+    bool latent;   /* V is the first dim_v values of K. All heads read the cache's one unit, and are cut into
+                      kv_heads groups */
+    uint32_t skip; /* number of first tokens that only their own query sees; 0 or 1 */
+    uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
+                          a query, or the groups of a product, that are done, and are 0 before and after every
+                          op. GRAPH_NONE: the device does not count */
 };
 
 /* Parameters of CONV and DELTA. Columns of CONV's `in`: heads of q and of k, dim_k wide each, then heads of
@@ -209,7 +210,8 @@ struct graph_gate {
     uint32_t column;        /* of work */
     struct graph_norm norm; /* of a head; used if the op has a weight, and then the gate is silu */
     bool gelu;              /* without a weight */
-    bool early; /* silu(columns of `work`) times heads, and that is normed; the weight has a row per head */
+    bool early; /* heads are multiplied by silu(columns of `work`) first and then normed; the weight has a row
+                   per head */
 };
 
 /* Caches: what the model remembers between steps, in blocks that sequences hold. PAGED has a block for every
@@ -246,13 +248,13 @@ struct graph_share {
     uint32_t parts[GRAPH_MAX_SHARES];
 };
 
-/* Parameters of EXCHANGED: device d has the columns from ends[d - 1] (0: the first) to ends[d] - 1 of the
- * row, whose first column is column `column` of out. */
+/* Parameters of EXCHANGED: device d has the columns ends[d - 1] to ends[d] - 1 of the joined row (device 0:
+ * from 0 on). Column 0 of the joined row is column `column` of out. */
 struct graph_exchanged {
     uint32_t count;
     uint32_t ends[GRAPH_MAX_SHARES];
     uint32_t column;
-    /* The rows are those of the step's slots (graph_experts); used 0: those of its tokens. */
+    /* Number of slots per token (graph_experts): there is a row per slot. 0: a row per token. */
     uint32_t used;
     uint32_t routes; /* value */
 };
@@ -270,8 +272,8 @@ struct graph_experts {
     float alpha, limit;
     uint32_t routes; /* value; ROUTE writes it */
     uint32_t shared; /* value: the shared expert's output, f32 rows of tokens, added last; or GRAPH_NONE */
-    uint32_t gate;   /* value: num_sigmoid of a token's column `experts` multiplies its shared row;
-                        GRAPH_NONE: 1 */
+    uint32_t gate;   /* value: multiplies a token's shared row by num_sigmoid of the value's column `experts`;
+                        GRAPH_NONE: by 1 */
 };
 
 struct graph_op {
@@ -349,8 +351,8 @@ struct graph_want {
     /* Copies of the logits and of their argmax: 2 where the host reads a step's results in place while the
      * next step runs. 0: 1. */
     uint32_t result_halves;
-    /* Rooms for partial results of attention, one per (query, split of 256 tokens), on a device that computes
-     * splits in parallel. 0: none. */
+    /* Places for partial results of attention, one per (query, split of 256 tokens), on a device that
+     * computes splits in parallel. 0: none. */
     uint32_t cells;
     /* The device computes one output with several groups in parallel and needs counters for them. */
     bool counted;
@@ -359,8 +361,8 @@ struct graph_want {
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
      * afterwards. */
     bool experts_apart;
-    /* MTP head (for guess_sequences sequences), behind the layers, and the tail of its draft tokens.
-     * guess_rows: rows of hidden states that a sequence keeps, one more than its draft tokens. 0: no head. */
+    /* The MTP head and the tail of its draft tokens, for guess_sequences sequences. guess_rows: rows of
+     * hidden states that a sequence keeps, one more than its draft tokens. 0: no head. */
     uint32_t guess_rows, guess_sequences;
 };
 
@@ -384,11 +386,10 @@ struct graph {
     struct graph_want want;
     uint32_t width; /* of the residual stream */
     uint32_t n_ops, n_values, n_weights;
-    uint32_t tail; /* first op of the tail (logits), n_ops without one; the tail may run several times after
-                      the other ops ran once */
-    /* MTP head of the last device: its ops [nextn, nextn_end) before the tail, and the tail of its draft
-     * tokens [guess, n_ops), which a step with STEP_GUESS runs. Without it nextn == nextn_end and guess ==
-     * n_ops. */
+    uint32_t tail; /* first op of the tail (logits); n_ops: no tail. A step may run the tail several times */
+    /* MTP head of the last device: its ops are [nextn, nextn_end), before the tail. The tail of its draft
+     * tokens is [guess, n_ops); a step with STEP_GUESS runs it. Without a head nextn == nextn_end and guess
+     * == n_ops. */
     uint32_t nextn, nextn_end, guess;
     uint32_t logits;  /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
     uint32_t picks;   /* value: [logits_rows] of struct step_pick (argmax), exchange; width 2, f32-sized;
@@ -428,7 +429,7 @@ struct graph_bounds {
 };
 
 /* Lays out in c the tables for the graphs of this shape on up to `parts` devices (carve_count() measures).
- * shared: each of them has a share of all layers; else the layers are divided among them. */
+ * shared: each device has a share of all layers. Otherwise each device has a range of layers. */
 void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
                   uint32_t parts, bool shared);
 /* Gives g the unused rest of the tables of the built graph `before`, for the next device. */
@@ -503,10 +504,10 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
 /* The row of the tensor that is row `row` of the weight; *n gets how many rows follow it without a gap. */
 uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n);
 uint64_t graph_weight_file_bytes(const struct graph_weight *w); /* bytes of its rows in the file */
-/* Keeps the rows first .. first + n - 1 of a weight (of each of its matrices), or so many of each row's
- * values. If the weight has several ranges of rows, these must be whole ranges. */
 /* The largest number of rows of a weight that are never cut apart: a panel, or one of several ranges. */
 uint32_t graph_weight_together(const struct graph_weight *w);
+/* Keeps the rows first .. first + n - 1 of each matrix of a weight; of a plain weight, these values of each
+ * row. If the weight has several ranges of rows, whole ranges must be kept. */
 void graph_weight_cut(struct graph *g, uint32_t weight, uint32_t first, uint32_t n);
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the format of activations that it multiplies */
 

@@ -75,7 +75,7 @@ static void publish_counters(struct stator *s) {
 
 static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns,
                       stator_reason reason, stator_status status, const char *text) {
-    CHECK(atomic_load(&r->id) != 0); /* a slot that is free has no end to tell */
+    CHECK(atomic_load(&r->id) != 0); /* a free slot has no request that could end */
     struct outbox_event ev = figures(s, r, STATOR_EVENT_DONE, reason, prompt_ns, generate_ns);
     ev.status = status;
     atomic_fetch_add(&s->served.requests, 1);
@@ -98,7 +98,8 @@ static void finish(struct stator *s, struct engine_sequence *q, stator_reason re
     emit_done(s, r, prompt_ns, generate_ns, reason, status, text);
 }
 
-/* The sequence has reached its end. If a benchmark wants more rounds (laps), it goes back to its depth. */
+/* The sequence has reached its end. If a benchmark wants more rounds, the sequence goes back to its depth and
+ * begins the next round. */
 static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason reason) {
     struct engine_request *r = q->request;
     if (r->laps <= 1) {
@@ -122,7 +123,7 @@ static void take_commands(struct stator *s) {
     struct engine_command c;
     while (ring_pop(s->commands, &c)) {
         CHECK(s->n_waiting < s->n_requests && c.submit < s->n_requests);
-        CHECK(atomic_load(&s->requests[c.submit].id) != 0); /* it was submitted, and has not ended */
+        CHECK(atomic_load(&s->requests[c.submit].id) != 0); /* the request was submitted and has not ended */
         s->waiting[s->n_waiting++] = c.submit;
     }
 }
@@ -159,7 +160,8 @@ static void admit_waiting(struct stator *s) {
     bool full = false;
     for (uint32_t i = 0; i < s->n_waiting; i++) {
         uint32_t slot = s->waiting[i];
-        /* First come, first served. A request that waits for rows of a reader does not block later ones. */
+        /* Requests are admitted in the order of arrival. One that waits for rows of a reader does not block
+         * later ones. */
         bool rows = s->requests[slot].kind == STATOR_GENERATE || sequences_take_rows(s, slot);
         if (!full && rows && sequences_admit(s, slot))
             continue;
@@ -190,8 +192,8 @@ static void fail_all(struct stator *s, const stator_error *e) {
     }
 }
 
-/* Chooses the next token by this row of logits. *token: -1 is the end of the answer. *allowed: the mask of
- * allowed tokens; NULL: all are. False: q has failed. */
+/* Chooses the next token by this row of logits. *token is -1 at the end of the answer. *allowed is the mask
+ * of allowed tokens, or NULL if all are allowed. Returns false if q has failed. */
 static bool choose(struct stator *s, struct engine_sequence *q, const float *logits,
                    const struct step_pick *pick, const uint64_t **allowed, int32_t *token) {
     struct engine_request *r = q->request;
@@ -229,10 +231,10 @@ static const char *follow(struct stator *s, struct engine_request *r) {
     return constraint_took(s, r, forced_next(&r->forced) >= 0);
 }
 
-/* The next token of q, as it is told. False: as take_row. */
+/* Adds the next token of q and tells it to the request. Returns what take_row returns. */
 static bool put_token(struct stator *s, struct engine_sequence *q, const struct outbox_event *ev) {
     struct engine_request *r = q->request;
-    CHECK(r->n_tokens <= s->planning.want.context); /* tokens has one place more */
+    CHECK(r->n_tokens <= s->planning.want.context); /* `tokens` has context + 1 places */
     r->tokens[r->n_tokens++] = ev->token;
     const char *why = follow(s, r);
     atomic_store(&r->shown.n_tokens, r->n_tokens);
@@ -246,15 +248,15 @@ static bool put_token(struct stator *s, struct engine_sequence *q, const struct 
         end_lap(s, q, STATOR_REASON_EOS);
         return false;
     }
-    /* A token at position `context` can be told, but the caches have no room to continue behind it. */
+    /* A request can get a token at position `context`, but the caches have no room to continue after it. */
     if (r->n_tokens - r->n_prompt < r->max_new && r->n_tokens <= s->planning.want.context)
         return true;
     end_lap(s, q, STATOR_REASON_LENGTH);
     return false;
 }
 
-/* Takes one token by this row and tells it to the request. *taken: the token. False: no further row may be
- * taken; the sequence may have ended. */
+/* Samples one token from this row and tells it to the request. *taken is the token. Returns false if no
+ * further row may be used; the sequence may then have ended. */
 static bool take_row(struct stator *s, struct engine_sequence *q, const float *logits,
                      const struct step_pick *pick, int32_t *taken) {
     struct engine_request *r = q->request;
@@ -288,8 +290,8 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
     return put_token(s, q, &ev);
 }
 
-/* Tokens that need no row, as the grammar allows no other: the next step computes them together. Log
- * probabilities need rows. */
+/* Takes tokens while the grammar allows only one. Such tokens need no row of logits, and the next step
+ * computes them together. Requests with log probabilities need the rows. */
 static void take_only(struct stator *s, struct engine_sequence *q) {
     struct engine_request *r = q->request;
     for (bool goes_on = !r->logprobs; goes_on && outbox_spare(&r->out) > 0;) {
@@ -304,7 +306,7 @@ static void take_only(struct stator *s, struct engine_sequence *q) {
     }
 }
 
-/* A row of an EMBED request. With the last one its vector is told, and it ends. */
+/* Takes a row of an EMBED request. With the last row the request gets its vector and ends. */
 static void take_vector(struct stator *s, struct engine_sequence *q, const float *row,
                         const struct step_pick *pick) {
     struct engine_request *r = q->request;
@@ -319,8 +321,8 @@ static void take_vector(struct stator *s, struct engine_sequence *q, const float
     finish(s, q, STATOR_REASON_LENGTH, STATOR_OK, "");
 }
 
-/* Takes tokens from the rows of q in a step. The row behind a draft token is valid only if that draft token
- * was taken, so it stops at the first one that was not. Returns the number of rows that q has in the step. */
+/* Takes tokens from the rows of q in a step. The row of a draft token is valid only if that draft token was
+ * accepted, so the first rejected one ends the loop. Returns the number of rows that q has in the step. */
 static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const float *logits,
                           const struct step_pick *picks) {
     if (q->request->kind == STATOR_EMBED) {
@@ -385,9 +387,9 @@ static void check_rows(struct engine_step *st, const struct step_pick *picks) {
 }
 
 /* Hands out the rows of one tail of a logits request's chunk, then starts the next tail, until all rows of
- * the chunk were read. If other requests have work meanwhile, the rest of the chunk is discarded and computed
- * again later, so that they wait for no reader. If a cache can't go back (a state, or a ring that has wrapped
- * around), they do wait. *stalls: the reader has no room, and the step keeps its slot. */
+ * the chunk were read. If other requests have work, the rest of the chunk is discarded and computed again
+ * later, so that no request waits for a reader. Where a cache cannot go back (a state, or a ring that has
+ * wrapped around), the other requests wait. *stalls: the reader has no room, and the step keeps its slot. */
 static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
                                const struct step_pick *picks, bool *stalls, stator_error *e) {
     struct engine_sequence *q = st->reader;
@@ -404,14 +406,16 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
                   (reached == st->n_tokens || sequences_can_rewind(s, q, st->position + reached));
     *stalls = !ended && !told && !others;
     if (*stalls) {
-        atomic_store(&s->shown.moved_ns, 0); /* a waiting reader must not count as a device that hangs */
+        /* A waiting reader does not count as a device that hangs. */
+        atomic_store(&s->shown.moved_ns, 0);
         return STATOR_OK;
     }
     const uint32_t done = reached;
     if (told && !others && done < st->n_tokens)
         return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->planning.want.logits_rows), e);
     if (!ended && done < st->n_tokens) {
-        q->done = st->position + done; /* the cache behind it is written again, with the same bytes */
+        /* Later positions of the cache are written again, with the same bytes. */
+        q->done = st->position + done;
         q->round++;
     }
     pipeline_finish(s, st);
@@ -434,7 +438,8 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
     const struct step_pick *picks = d->vtable->picks(d, slot);
     if (st->reader != NULL)
         return read_rows(s, st, logits, picks, stalls, e);
-    pipeline_finish(s, st); /* no step begins before we return, so the rows stay valid */
+    /* The rows stay valid until this function returns, because no step begins before. */
+    pipeline_finish(s, st);
     const uint64_t before = atomic_load(&s->shown.tokens_out);
     for (uint32_t i = 0; i < st->n_rows;)
         i += take_rows(s, st->of_row[i], logits + (size_t)i * shape_row_width(s->planning.shape), &picks[i]);

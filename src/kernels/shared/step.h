@@ -23,20 +23,21 @@ struct step_chunk {
     step_u32 first;
     step_u32 n;
     step_u32 position;
-    step_u32 tested; /* so many of the n tokens, at the end, are draft tokens: recurrent states stay as the
-                        tokens before them left them */
-    step_u32 hidden; /* MTP head: which row kept for the sequence (GRAPH_KEEP) is the hidden state before the
-                        chunk's first token; 0: the one in its cache */
+    step_u32 tested; /* number of draft tokens at the end of the chunk. Recurrent states stay as the tokens
+                        before them left them */
+    step_u32 hidden; /* MTP head: the row kept for the sequence (GRAPH_KEEP) that holds the hidden state
+                        before the chunk's first token; 0: the state in its cache */
     /* How attention is divided on a GPU (launch.h), written by the device. The host writes 0. */
-    step_u32 item;    /* first entry of the work list, of n_items; one serves all KV heads of an op */
+    step_u32 item;    /* first entry of the chunk in the work list (n_items entries). An entry serves all KV
+                         heads of an op */
     step_u32 queries; /* of a tile */
-    step_u32 splits;  /* of every tile, in parallel; 0: one after the other */
+    step_u32 splits;  /* of every tile, computed in parallel; 0: one group computes them in turn */
     step_u32 cell;    /* first of its n * splits partial results */
     step_u32 tiled;   /* 1: tiles of many rows (cl_tiles.h), if the kernel has them */
 };
 
-/* A block that a step clears, or copies from another block, before it does anything else. No block is written
- * twice in a step or is both written and read, so the order does not matter. */
+/* A block that a step clears, or copies from another block, before it does anything else. In a step no block
+ * is written twice, and none is both written and read, so the order does not matter. */
 struct step_fill {
     step_u32 block;
     step_u32 from; /* the block to copy, or STEP_ZEROS */
@@ -49,8 +50,8 @@ struct step_cache {
     step_u32 n_fill;       /* blocks to clear or copy first */
     step_u32 table_stride; /* entries of a slot's block table: blocks of a sequence */
     step_u32 at_fill;      /* struct step_fill [all blocks] */
-    step_u32 at_tables;    /* u32 [sequences][table_stride]: the block of each 32 tokens (a ring wraps around:
-                              modulo table_stride), or of the state */
+    step_u32 at_tables; /* u32 [sequences][table_stride]: the block of each 32 tokens (the index in a ring is
+                           modulo table_stride), or the block of the state */
 };
 
 #define STEP_CACHES 4
@@ -70,7 +71,7 @@ struct step_header {
     step_u32 n_items;     /* of attention, on a GPU; written by the device */
     step_u32 at_tokens;   /* i32 [batch]: ids */
     step_u32 at_chunks;   /* struct step_chunk [sequences] */
-    step_u32 at_rows;     /* u32 [logits_rows]: the token of the step whose logits the row holds */
+    step_u32 at_rows;     /* u32 [logits_rows]: the index in the step of the token that the row belongs to */
     step_u32 at_rope;     /* f32 [batch][rope_stride]: cos, sin of each pair at the token's position */
     step_u32 n_caches;
     struct step_cache cache[STEP_CACHES]; /* n_caches are used; the arrays may begin behind these */
