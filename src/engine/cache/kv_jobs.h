@@ -1,10 +1,10 @@
-/* The thread that reads and writes the files of cache.kv_dir, and what it is asked for.
+/* The thread that reads and writes the files of cache.kv_dir, and its jobs.
  *
  * The engine's thread takes a job with its buffer, fills it, pushes it, and gets it back when it has ended.
- * Jobs run in the order of the pushes, so a block that was written before is found after. Buffers are
+ * Jobs run in the order of the pushes, so a job finds the blocks that earlier jobs wrote. Buffers are
  * planned. The engine's thread never waits for a job while it runs steps.
  *
- * Owner of a job: the engine's thread, from push until it has ended this thread. */
+ * Owner of a job: this thread from the push to the job's end, else the engine's thread. */
 #ifndef STATOR_ENGINE_KV_JOBS_H
 #define STATOR_ENGINE_KV_JOBS_H
 
@@ -23,30 +23,30 @@
 #define KV_JOBS_STACK (256 * 1024)
 #endif
 
-#define KV_JOBS_BLOCK      'k' /* of a file: what the PAGED caches have of 32 tokens */
-#define KV_JOBS_CHECKPOINT 'c' /* what the others have at their end */
+#define KV_JOBS_BLOCK      'k' /* a file with 32 tokens of the PAGED caches */
+#define KV_JOBS_CHECKPOINT 'c' /* a file with the other caches at the end of these tokens */
 
 enum kv_job_kind { KV_JOB_FIND, KV_JOB_READ, KV_JOB_WRITE };
 enum kv_job_class { KV_JOBS_BLOCKS, KV_JOBS_CHECKPOINTS, KV_JOBS_FINDS, KV_JOBS_CLASSES };
 
 struct kv_job {
-    enum kv_job_class class; /* whose buffer it has */
+    enum kv_job_class class; /* the class of its buffer */
     enum kv_job_kind kind;
     void *owner;               /* the caller's */
-    struct kvstore_key before; /* of the block before */
+    struct kvstore_key before; /* key of the block before */
     /* READ, WRITE: of one block. */
     char what;
     uint32_t tokens[KV_LAYOUT_BLOCK];
     uint8_t *data;
     uint64_t bytes;
-    bool good; /* READ: it was there */
-    /* FIND: which blocks of a text there are behind its first `first`. Those below `known` need not be there.
+    bool good; /* READ: the file was there */
+    /* FIND: which blocks of a text have files, from block `first` on. Blocks below `known` need no file.
      * keys[i] becomes the key of block i. */
     const int32_t *text;
     uint32_t first, known, last; /* READ: `first` is the caller's */
     bool checkpoints;            /* only blocks up to a checkpoint count */
     struct kvstore_key *keys;
-    uint32_t found; /* blocks from the text's begin on; `first`: none */
+    uint32_t found; /* the number of blocks from the text's beginning on; `first`: none was found */
 };
 
 struct kv_jobs {
@@ -67,25 +67,25 @@ struct kv_jobs {
     struct {
         _Atomic uint64_t files_read, bytes_read, read_ns;
         _Atomic uint64_t files_written, bytes_written, write_ns;
-        _Atomic uint64_t bytes_held, files; /* of the folder; 0 in a reader */
+        _Atomic uint64_t bytes_held, files; /* of the folder; 0 in a process that only reads */
     } shown;
 };
 
-/* Everything but the buffers. n[class]: jobs of each. */
+/* Lays out everything but the buffers. n[class]: jobs of each class. */
 void kv_jobs_lay_out(struct kv_jobs *j, struct carve *c, const uint32_t n[KV_JOBS_CLASSES], uint32_t files);
-/* The buffers; memory holds n[class] * bytes[class] for every class. */
+/* Hands over the buffers: n[class] * bytes[class] bytes for every class. */
 void kv_jobs_give_buffers(struct kv_jobs *j, uint8_t *memory, const uint64_t bytes[KV_JOBS_CLASSES]);
 /* Opens the folder and starts the thread, which wakes the consumer of `wake` when a job has ended.
- * STATOR_FAILED: the folder can't be used, or there is no thread. */
+ * STATOR_FAILED: the folder cannot be used, or the thread not be started. */
 stator_status kv_jobs_start(struct kv_jobs *j, const struct kvstore_options *o, const struct phase *phase,
                             struct ring *wake, stator_error *e);
 /* Ends the thread after the jobs that were pushed. Nothing happens if it does not run. */
 void kv_jobs_stop(struct kv_jobs *j);
 
-/* A job of a class with room for it; NULL: all are in use, or only `spare` are left. */
+/* A free job of a class; NULL: all are in use, or only `spare` are left. */
 struct kv_job *kv_jobs_take(struct kv_jobs *j, enum kv_job_class class, uint32_t spare);
 void kv_jobs_push(struct kv_jobs *j, struct kv_job *job);
-/* The next job that has ended; NULL: none has. wait: until one has; one must be under way. */
+/* The next job that has ended, or NULL. wait: waits for it; a job must then be in flight. */
 struct kv_job *kv_jobs_ended(struct kv_jobs *j, bool wait);
 void kv_jobs_give_back(struct kv_jobs *j, struct kv_job *job);
 

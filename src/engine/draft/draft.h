@@ -1,13 +1,14 @@
-/* Guesses of a second, smaller model (speculation.mode = "draft"): before a step of the model is filled, the
- * draft model goes on with the texts of those who will be in it, greedily and in steps of its own.
+/* Draft tokens of a second, smaller model (speculation.mode = "draft"). Before a step of the main model is
+ * filled, the draft model continues the texts of the step's sequences greedily, in steps of its own.
  *
- * Its caches have blocks of their own for each sequence, and remember which tokens they hold: what a text has
- * alike from its begin on is gone on from, whether it was a wrong guess that ended that, a lap or another
- * request. What is missing is computed when a sequence first guesses, at most a batch in a turn. States can't
- * go back: a sequence has two of each, one behind tokens of its text, and a copy that its guesses go on with.
+ * Its caches have blocks of their own for each sequence and remember the tokens that they hold. The common
+ * prefix with the next text is kept, whether that is the same text after a rejected draft token, a
+ * benchmark's next round or another request. The rest is computed when it is needed, at most one batch per
+ * turn. States cannot go back, so a sequence has two of each: one after tokens of its text, and a copy that
+ * the draft tokens change.
  *
- * Invariants: the caches of a sequence hold K and V of held[0 .. n_held); nobody else's bytes depend on them.
- * Thread: the engine's. */
+ * Invariants: the caches of a sequence hold K and V of held[0 .. n_held); no byte of an answer depends on
+ * them. Thread: the engine's. */
 #ifndef STATOR_ENGINE_DRAFT_H
 #define STATOR_ENGINE_DRAFT_H
 
@@ -21,31 +22,31 @@ struct stator;
 struct draft_turn;
 struct planning_want;
 
-/* Of a sequence. */
+/* A sequence's part. */
 struct draft_cache {
     int32_t *held; /* [context] */
     uint32_t n_held;
-    uint32_t agreed;  /* of them, the first ones that are known to be the request's */
-    uint32_t reached; /* the most that the caches were written to since they were empty */
-    uint32_t known;   /* tokens that the sequence's states stand behind */
-    uint32_t at;      /* tokens of the request that the guesses come after; 0: there are none */
+    uint32_t agreed;  /* how many of the first ones are known to be the request's */
+    uint32_t reached; /* the largest position to which the caches were written since they were empty */
+    uint32_t known;   /* tokens that the sequence's states include */
+    uint32_t at;      /* the draft tokens follow so many tokens of the request; 0: there are none */
     uint32_t n;
     int32_t tokens[CONFIG_MOST_GUESSES];
 };
 
 struct draft {
-    double *rope_frequency;   /* as the model's */
-    struct draft_turn *turns; /* [sequences]: of the step in hand */
-    uint64_t step;            /* the next one's number */
+    double *rope_frequency;   /* of RoPE, as for the main model */
+    struct draft_turn *turns; /* [sequences]: for the present step */
+    uint64_t step;            /* number of the next step */
 };
 
 void draft_lay_out(struct stator *s, const struct planning_want *want, struct carve *c);
-/* Another text may begin: what the caches hold is compared again. */
+/* Another text may begin: the caches are compared with it again. */
 void draft_begin(struct draft_cache *d);
-/* Guesses for all whose next token is to be computed now; returns when the draft model's steps have ended.
- * STATOR_DEVICE as device_vtable's wait. */
+/* Makes draft tokens for all sequences whose next token is computed in the next step. Returns when the draft
+ * model's steps have ended. STATOR_DEVICE: as device_vtable's wait. */
 stator_status draft_run(struct stator *s, stator_error *e);
-/* Those that come after n_tokens of its text; returns how many. */
+/* Writes the draft tokens that follow n_tokens of the text; returns how many. */
 uint32_t draft_guess(const struct draft_cache *d, uint32_t n_tokens, int32_t *out, uint32_t most);
 
 #endif

@@ -1,5 +1,5 @@
-/* Guesses by the model's block of nextn: passes of it, one token of each sequence after the other, on the
- * last device and in the slot of the step that was just delivered. Thread: the engine's. */
+/* Draft tokens of the model's MTP head. Each pass of the head proposes one more token for every sequence, on
+ * the last device and in the slot of the step that was just delivered. Thread: the engine's. */
 #ifndef STATOR_ENGINE_NEXTN_H
 #define STATOR_ENGINE_NEXTN_H
 

@@ -1,7 +1,7 @@
-/* What followed in a text the last time: a table of all pairs of tokens by where they ended, in constant
- * memory.
+/* Draft tokens from the text itself: a table of all pairs of its tokens and the places where they ended. The
+ * memory is constant.
  *
- * Thread: the engine's. Works in memory given once; allocates nothing. */
+ * Thread: the engine's. It allocates nothing. */
 #ifndef STATOR_ENGINE_NGRAM_H
 #define STATOR_ENGINE_NGRAM_H
 
@@ -11,18 +11,17 @@
 
 struct ngram {
     uint32_t n_buckets; /* a power of two */
-    uint32_t *newest;   /* [n_buckets]: the place behind the last pair of tokens with this hash; 0: none */
-    uint32_t *older;    /* [context + 1]: of a place, the one before it with the same hash */
+    uint32_t *newest;   /* [n_buckets]: the place after the last pair of tokens with this hash; 0: none */
+    uint32_t *older;    /* [context + 1]: for each place, the one before it with the same hash */
     uint32_t n;         /* tokens of the text that are in the table */
 };
 
-/* For texts of at most context + 1 tokens; empty. */
+/* An empty table for texts of at most context + 1 tokens. */
 void ngram_lay_out(struct ngram *g, struct carve *c, uint32_t context);
-/* For another text, or less of this one. */
+/* Empties the table, for another text or a shorter one. */
 void ngram_clear(struct ngram *g);
-/* Takes in what has come to the text since the last call, then guesses what follows its n tokens: as it went
- * on behind the longest ending that it had before, of equal ones the last. Fills `out` with at most `most`,
- * all of them if any; returns how many. */
+/* Adds the text's new tokens to the table, then writes to `out` what followed the longest earlier occurrence
+ * of the text's ending (of equally long ones, the latest). Returns `most`, or 0 if there was none. */
 uint32_t ngram_guess(struct ngram *g, const int32_t *tokens, uint32_t n, int32_t *out, uint32_t most);
 
 #endif

@@ -1,9 +1,9 @@
-/* What the engine thread tells of one request, until it is polled: a bounded buffer of events in the order of
- * their making, and behind them the end of the request.
+/* The events of one request that were not polled yet: a bounded buffer in their order, and a place for the
+ * final event.
  *
- * Invariants: one thread pushes (the engine's), one at a time pops (who polls). An event is pushed only where
- * outbox_has_room said so since the last push of one that could follow it; the end has a place of its own, so
- * a request can always end. Nothing allocates. */
+ * Invariants: the engine's thread pushes, and one thread at a time pops. Before a step, outbox_has_room says
+ * whether there is room for the step's events. The final event has a place of its own, so a request can
+ * always end. Nothing allocates. */
 #ifndef STATOR_ENGINE_OUTBOX_H
 #define STATOR_ENGINE_OUTBOX_H
 
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #define OUTBOX_EVENTS 64 /* a power of two */
-#define OUTBOX_STEP   2  /* that a step adds at most, guesses apart: a token, and the end of a lap */
+#define OUTBOX_STEP   2  /* most events of a step besides draft tokens: a token, a benchmark's round */
 
 struct outbox_event {
     stator_event_kind kind;
@@ -37,23 +37,25 @@ struct outbox {
     _Atomic uint32_t pushed;
     _Atomic uint32_t popped;
     _Atomic bool stalled; /* the engine waits for room */
-    _Atomic bool ended;   /* `end` is there, the last of all */
+    _Atomic bool ended;   /* `end` is set */
     struct outbox_event end;
-    char end_text[160]; /* why it failed */
+    char end_text[160]; /* why the request failed */
 };
 
-/* Of a request that begins. */
+/* Empties the outbox for a new request. */
 void outbox_clear(struct outbox *o);
-/* By the engine's thread. False: none for a step's events; outbox_pop will say when there is. */
+/* For the engine's thread. False: there is no room for a step's events; outbox_pop then says when there is.
+ */
 bool outbox_has_room(struct outbox *o);
-/* Events that have room beside those of a step. */
+/* The number of events that have room besides those of a step. */
 uint32_t outbox_spare(const struct outbox *o);
 void outbox_push(struct outbox *o, const struct outbox_event *ev);
 void outbox_end(struct outbox *o, const struct outbox_event *ev, const char *text);
-/* By who polls. False: nothing is there. *last: it was the end. *wake: the engine waits for the room. */
+/* For the polling thread. False: there is no event. *last: it was the final event. *wake: the engine waits
+ * for room, so wake it. */
 bool outbox_pop(struct outbox *o, struct outbox_event *ev, bool *last, bool *wake);
 bool outbox_is_empty(const struct outbox *o);
-/* Events that are there, the end not counted. */
+/* The number of events, without the final one. */
 uint32_t outbox_waiting(const struct outbox *o);
 
 #endif

@@ -1,10 +1,10 @@
 /* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text
  * depends on nothing but its own logits, settings and seed. Order: what a grammar allows, logit biases,
  * repeat penalty, presence and frequency penalty, DRY, min_tokens, top-n-sigma, top-k, typical-p, top-p,
- * min-p, XTC, temperature. At temperature 0 the likeliest of the tokens that the grammar and min_tokens leave
- * is taken.
+ * min-p, XTC, temperature. At temperature 0 it takes the likeliest token that the grammar and min_tokens
+ * allow.
  *
- * Thread: the engine's. Works in memory given once; allocates nothing. */
+ * Thread: the engine's. It allocates nothing. */
 #ifndef STATOR_ENGINE_SAMPLER_H
 #define STATOR_ENGINE_SAMPLER_H
 
@@ -48,12 +48,12 @@ void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab, uint32_t
 /* Marks a token: whether it ends an answer, and by its text (n bytes) whether repetitions end before it. */
 void sampler_mark(struct sampler *s, int32_t token, bool ends, const char *text, uint64_t n);
 
-/* Whether the likeliest token by the logits as they are is the one that sampler_pick takes. */
+/* Whether sampler_pick takes the token with the largest logit. */
 bool sampler_is_plain(const struct sampler_settings *set);
 
-/* logits: [vocab], all finite. allowed: a bit per token, of which at least one is set; others are no
- * candidates. NULL: all are. tokens: the n tokens of the sequence so far, of which the last n_generated were
- * generated. position: of the token to choose. */
+/* logits: [vocab], all finite. allowed: a bit per token that is a candidate, at least one; NULL: all are
+ * candidates. tokens: the n tokens of the sequence so far; the last n_generated of them were generated.
+ * position: of the token to choose. */
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
                      const uint64_t *allowed, const int32_t *tokens, uint32_t n, uint32_t n_generated,
                      uint32_t position);
