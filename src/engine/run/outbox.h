@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #define OUTBOX_EVENTS 64 /* a power of two */
-#define OUTBOX_STEP   2  /* most events of a step besides draft tokens: a token, a benchmark's round */
+#define OUTBOX_STEP   2  /* most events of a step besides draft tokens: a token, the end of a round */
 
 struct outbox_event {
     stator_event_kind kind;
