@@ -19,7 +19,7 @@
 #include "base/carve.h"
 #include "base/log.h"
 #include "base/phase.h"
-#include "base/ring.h"
+#include "engine/run/ring.h"
 #include "engine/report/audit_figures.h"
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"

@@ -23,7 +23,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/sha256.h"
+#include "kvstore/sha256.h"
 
 #include <stdbool.h>
 #include <stdint.h>

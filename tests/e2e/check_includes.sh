@@ -13,7 +13,7 @@ good_tree() {
     echo '#include <stdint.h>' >include/stator.h
     echo '#include "stator.h"' >src/base/error.h
     printf '#include <xxhash.h>\n#include <sys/mman.h>\n#include "base/error.h"\n' >src/base/hash.c
-    printf '#include <ck_ring.h>\n' >src/base/ring.c
+    printf '#include <ck_ring.h>\n' >src/engine/run/ring.c
     echo '#include <libconfig.h>' >src/config/config.c
     : >src/config/config.h
     echo '  #  include "base/error.h" /* why */' >src/formats/block.h

@@ -10,7 +10,7 @@
 
 #include "base/carve.h"
 #include "base/phase.h"
-#include "base/ring.h"
+#include "engine/run/ring.h"
 #include "kernels/shared/kv_layout.h"
 #include "kvstore/kvstore.h"
 

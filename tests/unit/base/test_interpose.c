@@ -5,7 +5,7 @@
 #include "interpose.h"
 
 #include "os/pages.h"
-#include "base/ring.h"
+#include "engine/run/ring.h"
 #include "device/cpu/team.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "base/ring.h"
+#include "engine/run/ring.h"
 
 #include "base/barrier.h"
 #include "base/carve.h"

@@ -1,8 +1,8 @@
-/* base/ring: order, full and empty, waiting, waking; two threads. */
+/* engine/run/ring: order, full and empty, waiting, waking; two threads. */
 #include "testing.h"
 
 #include "base/clock.h"
-#include "base/ring.h"
+#include "engine/run/ring.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -3,8 +3,8 @@
  *
  * Invariants: one producer thread, one consumer thread; capacity is a power of two (2 at least), one slot of
  * it stays free. What was written before a push is seen after its pop. */
-#ifndef STATOR_BASE_RING_H
-#define STATOR_BASE_RING_H
+#ifndef STATOR_ENGINE_RING_H
+#define STATOR_ENGINE_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "base/sha256.h"
+#include "kvstore/sha256.h"
 
 #include <sha2.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SHA-256 (FIPS 180-4, from libmd) over a stream of typed fields, as base/hash.h has them: where somebody may
  * look for two contents with one hash. Integers are hashed as 8 bytes little-endian, texts with their length
  * in front. */
-#ifndef STATOR_BASE_SHA256_H
-#define STATOR_BASE_SHA256_H
+#ifndef STATOR_KVSTORE_SHA256_H
+#define STATOR_KVSTORE_SHA256_H
 
 #include <stdint.h>
 
