@@ -90,7 +90,7 @@ static void build_hybrid(struct graph *g, const struct shape *s) {
 }
 
 const struct arch arch_granitehybrid = {.name = "granitehybrid",
-                                        .models = "Granite 4.0 H (350M to Small), on the CPU",
+                                        .models = "Granite 4.0 H (350M to Small)",
                                         .tensors = {SHAPE_TABLE(hybrid_layer, hybrid_global)},
                                         .read = read_hybrid,
                                         .build = build_hybrid,

@@ -88,16 +88,15 @@ static void build(struct graph *g, const struct shape *s) {
 }
 
 const struct arch arch_nemotron_h = {.name = "nemotron_h",
-                                     .models = "Nemotron-H, Nemotron Nano 2 (9B, 12B), on the CPU",
+                                     .models = "Nemotron-H, Nemotron Nano 2 (9B, 12B)",
                                      .tensors = {SHAPE_TABLE(layer, global)},
                                      .read = read,
                                      .build = build,
                                      .layer = PARTS_HYBRID_BOUNDS};
 
-const struct arch arch_nemotron_h_moe = {
-    .name = "nemotron_h_moe",
-    .models = "Nemotron 3 Nano 30B-A3B, Super, Nemotron 3.5 Lightning, on the CPU",
-    .tensors = {SHAPE_TABLE(layer, global)},
-    .read = read,
-    .build = build,
-    .layer = PARTS_HYBRID_BOUNDS};
+const struct arch arch_nemotron_h_moe = {.name = "nemotron_h_moe",
+                                         .models = "Nemotron 3 Nano 30B-A3B, Super, Nemotron 3.5 Lightning",
+                                         .tensors = {SHAPE_TABLE(layer, global)},
+                                         .read = read,
+                                         .build = build,
+                                         .layer = PARTS_HYBRID_BOUNDS};

@@ -50,17 +50,9 @@ static stator_status taps_of(struct launch_list *b, const struct graph_op *o, st
     return STATOR_OK;
 }
 
-static stator_status refuse_ssd(const struct launch_list *b, const struct graph_op *o) {
-    return error_set(b->e, STATOR_DEVICE,
-                     "layer %u: there is no GPU kernel for layers of Mamba-2: take devices.use = \"cpu\"",
-                     o->layer);
-}
-
 stator_status launch_conv(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_delta *d = &o->delta;
-    if (d->ssd)
-        return refuse_ssd(b, o);
     CHECK(b->g->values[o->in].width == d->channels && b->g->values[o->out].width >= d->channels);
     uint64_t heads = 2ull * d->key_heads + d->value_heads;
     struct launch *l = launch_add(b, LAUNCH_CONV, op, OPENCL_GROUP / 2, b->rows * heads);
@@ -69,6 +61,9 @@ stator_status launch_conv(struct launch_list *b, uint32_t op) {
         .in_width = b->g->values[o->in].width,
         .out = launch_floats(b, o->out),
         .out_width = b->g->values[o->out].width,
+        .bias = launch_plain_weight(b, o->n_weights > 1 ? o->weight[1] : GRAPH_NONE),
+        .biased = o->n_weights > 1,
+        .ssd = d->ssd,
         .eps = d->eps,
         .tile = d->dim_k * sizeof(float),
         .lane = 128 * sizeof(float),
@@ -114,9 +109,11 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
     uint64_t chunks = ARITH_MIN(b->rows, b->m->sequences);
     uint64_t each =
         d->value_heads * arith_ceil_div(d->dim_v, DELTA_BLOCK) + arith_ceil_div(d->channels, group);
-    uint32_t kernel = d->dim_k <= DELTA_TESTED_STATE ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE;
+    const bool tested = d->dim_k <= DELTA_TESTED_STATE;
+    uint32_t kernel =
+        d->ssd ? (tested ? LAUNCH_SSD : LAUNCH_SSD_WIDE) : (tested ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE);
     struct launch *l = launch_add(b, kernel, op, group, chunks * each);
-    CHECK(b->g->values[o->work].width == d->channels && !d->ssd);
+    CHECK(b->g->values[o->work].width == d->channels);
     struct launch_delta_arguments args = {
         .in = launch_floats(b, o->in),
         .in_width = b->g->values[o->in].width,
@@ -125,6 +122,7 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
         .out_width = b->g->values[o->out].width,
         .bias = launch_plain_weight(b, o->weight[0]),
         .a = launch_plain_weight(b, o->weight[1]),
+        .skip = launch_plain_weight(b, d->ssd ? o->weight[2] : GRAPH_NONE),
         .beta_at = d->beta,
         .alpha_at = d->alpha,
         .grouped = d->grouped,
@@ -136,6 +134,45 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
         return st;
     launch_put_delta(b, l, &args);
     return STATOR_OK;
+}
+
+static uint32_t how_of(const struct graph_op *o) {
+    if (o->gate.gelu || o->gate.early)
+        return o->gate.gelu ? OPENCL_GATE_GELU : OPENCL_GATE_EARLY;
+    return o->n_weights > 0 ? OPENCL_GATE_NORMED : OPENCL_GATE_SIGMOID;
+}
+
+/* Values of a row that a group takes: whole groups of int8, and the row divides into such parts. */
+static uint32_t part_of_row(const struct graph_value *v) {
+    enum { MOST = 1024 };
+    const uint32_t group = v->forms & GRAPH_I8_256 ? 256 : v->forms & GRAPH_I8_32 ? 32 : 1;
+    uint32_t n = ARITH_MIN(v->width, (uint32_t)MOST);
+    while (v->width % n != 0 || n % group != 0)
+        n--;
+    return n;
+}
+
+void launch_relu2(struct launch_list *b, uint32_t op, uint32_t each) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_value *out = &b->g->values[o->out];
+    const uint32_t n = part_of_row(out), parts = out->width / n;
+    struct launch *l = launch_add(b, LAUNCH_GATE, op, OPENCL_GROUP, (uint64_t)b->rows * each * parts);
+    launch_put_gate(b, l,
+                    &(struct launch_gate_arguments){
+                        .in = launch_floats(b, o->out),
+                        .gates = launch_floats(b, o->out),
+                        .gates_width = out->width,
+                        .out = launch_forms_of(b, o->out, out->forms),
+                        .weight = launch_plain_weight(b, GRAPH_NONE),
+                        .how = OPENCL_GATE_RELU2,
+                        .each = each,
+                        .heads = parts,
+                        .dim = n,
+                        .together = 1,
+                        .tile = n * sizeof(float),
+                        .lane = 128 * sizeof(float),
+                        .work = OPENCL_QUANTISE_WORDS((uint64_t)n) * sizeof(uint32_t),
+                    });
 }
 
 stator_status launch_gate(struct launch_list *b, uint32_t op) {
@@ -158,8 +195,8 @@ stator_status launch_gate(struct launch_list *b, uint32_t op) {
                         .column = g->column,
                         .out = launch_forms_of(b, o->out, out->forms),
                         .weight = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
-                        .normed = o->n_weights > 0,
-                        .gelu = g->gelu,
+                        .how = how_of(o),
+                        .each = 1,
                         .heads = g->heads,
                         .dim = g->dim,
                         .together = together,

@@ -71,6 +71,8 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_GATED_CONV] = {"gated_conv", MODULE(delta)},
     [LAUNCH_DELTA] = {"delta_rule", MODULE(delta)},
     [LAUNCH_DELTA_WIDE] = {"delta_rule_wide", MODULE(delta)},
+    [LAUNCH_SSD] = {"state_space", MODULE(delta)},
+    [LAUNCH_SSD_WIDE] = {"state_space_wide", MODULE(delta)},
     [LAUNCH_GATE] = {"gate", MODULE(delta)},
     [LAUNCH_ROUTE] = {"route", MODULE(experts)},
     [LAUNCH_GROUP_SLOTS] = {"group_slots", MODULE(experts)},
@@ -429,7 +431,7 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
                               .split = w.split,
                               .tail = op >= b->g->tail,
                               .epilogue = o->epilogue,
-                              .out = launch_forms_of(b, o->out, forms_wanted(out)),
+                              .out = launch_forms_of(b, o->out, two ? forms_wanted(out) : GRAPH_F32),
                               .column = o->column[0],
                               .bias0 = launch_plain_weight(b, o->bias[0]),
                               .bias1 = launch_plain_weight(b, o->bias[1]),
@@ -445,23 +447,15 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     return STATOR_OK;
 }
 
-static stator_status refuse_relu2(const struct launch_list *b, const struct graph_op *o) {
-    return error_set(
-        b->e, STATOR_DEVICE,
-        "layer %u: there is no GPU kernel for feed-forwards through relu squared: take devices.use = "
-        "\"cpu\"",
-        o->layer);
-}
-
 stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
-    if (o->epilogue == GRAPH_RELU2)
-        return refuse_relu2(b, o);
     if (graph_op_gated(o))
         return launch_product(b, op, o);
     for (uint32_t i = 0; i < o->n_weights; i++) {
         struct graph_op one = *o;
         one.n_weights = 1;
+        if (o->epilogue == GRAPH_RELU2)
+            one.epilogue = GRAPH_STORE;
         for (uint32_t k = 1; k < GRAPH_OP_WEIGHTS; k++)
             one.weight[k] = one.bias[k] = one.factor[k] = GRAPH_NONE;
         one.weight[0] = o->weight[i];
@@ -472,6 +466,8 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
         if (st != STATOR_OK)
             return st;
     }
+    if (o->epilogue == GRAPH_RELU2)
+        launch_relu2(b, op, 1);
     return STATOR_OK;
 }
 
@@ -722,11 +718,9 @@ static struct launch_weight run_weight(struct launch_list *b, struct launch *l, 
 
 stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
-    if (o->epilogue == GRAPH_RELU2)
-        return refuse_relu2(b, o);
     const struct graph_experts *x = &o->experts;
-    const bool gated = graph_op_opens_experts(o);
-    const uint32_t to = gated ? o->out : o->work;
+    const bool opens = graph_op_opens_experts(o), gated = graph_op_gated(o);
+    const uint32_t to = opens ? o->out : o->work;
     if (to == GRAPH_NONE || x->align != 1)
         return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",
                          o->layer);
@@ -764,12 +758,12 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .unit = unit,
                 .split = w.split,
                 .gated = gated ? (uint32_t)o->epilogue : 0, /* OPENCL_SWIGLU, OPENCL_GEGLU */
-                .gather = gated,                            /* rows of `in` are tokens */
+                .gather = opens,                            /* rows of `in` are tokens */
                 .routes = launch_floats(b, x->routes),
                 .slots = (uint64_t)b->g->want.batch * x->used,
                 .first = r.first,
                 .end = r.end,
-                .out = launch_forms_of(b, to, forms_wanted(out)),
+                .out = launch_forms_of(b, to, gated ? forms_wanted(out) : GRAPH_F32),
                 .bias0 = launch_plain_weight(b, o->bias[0]),
                 .bias1 = launch_plain_weight(b, o->bias[1]),
                 .biased = biased_bits(o),
@@ -783,7 +777,9 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .work = work_bytes(b, o, &w, unit, 0),
             });
     }
-    if (!gated)
+    if (o->epilogue == GRAPH_RELU2)
+        launch_relu2(b, op, x->used);
+    if (!opens)
         mix_launch(b, op);
     return STATOR_OK;
 }

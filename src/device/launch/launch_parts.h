@@ -28,6 +28,8 @@ enum {
     LAUNCH_GATED_CONV,
     LAUNCH_DELTA,
     LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
+    LAUNCH_SSD,
+    LAUNCH_SSD_WIDE,
     LAUNCH_GATE,
     LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
     LAUNCH_ATTENTION8 = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* for sub-groups of 8 */
@@ -79,6 +81,8 @@ stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, 
 stator_status launch_conv(struct launch_list *b, uint32_t op);
 stator_status launch_gated_conv(struct launch_list *b, uint32_t op);
 stator_status launch_delta(struct launch_list *b, uint32_t op);
+/* Of a MATMUL or EXPERTS with RELU2, behind the product: its value's floats, `each` rows of a token. */
+void launch_relu2(struct launch_list *b, uint32_t op, uint32_t each);
 stator_status launch_gate(struct launch_list *b, uint32_t op);
 
 /* launch_nextn.c */

@@ -1,9 +1,9 @@
-/* Gated convolutions (kernels.h, struct kernels_gated_conv), and delta-net layers (struct kernels_conv and
- * kernels_delta):
+/* Gated convolutions (kernels.h, struct kernels_gated_conv), and layers of delta-nets and of Mamba-2 (struct
+ * kernels_conv and kernels_delta):
  * - the convolution: a work group per (token, head);
- * - the delta rule: a work group per 32 columns of the state of a head and sequence, which stay in registers
- *   over all tokens of the sequence's chunk;
- * - gates of heads. */
+ * - the delta rule, and the state space: a work group per 32 columns of the state of a head and sequence,
+ * which stay in registers over all tokens of the sequence's chunk;
+ * - gates of heads, and what squares values above 0. */
 #include "kernels/opencl/cl_heads.h"
 #include "kernels/shared/delta.h"
 
@@ -20,7 +20,8 @@ static inline global float *state_of(const struct states *s, cl_bytes step,
     return (global float *)(s->base + cl_table(step, s->cache, c->slot)[0] * s->block_bytes);
 }
 
-/* weights: F32 panels. Local: tile dim_k floats, lane 128 floats. */
+/* ssd: heads of v lie before those of k and q, and nothing is normed. weights: F32 panels. Local: tile dim_k
+ * floats, lane 128 floats. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void delta_conv(CL_ARGUMENTS(CONV)) {
     struct states states = {state, block_bytes, cache, window};
     uint me = get_local_id(0), items = get_local_size(0);
@@ -28,9 +29,10 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void delta_conv(CL_ARGUMEN
     uint channels = 2 * key_heads * dim_k + value_heads * dim_v;
     for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * heads; item += get_num_groups(0)) {
         uint t = item / heads, head = item % heads;
-        bool key = head < 2 * key_heads;
-        uint first = key ? head * dim_k : 2 * key_heads * dim_k + (head - 2 * key_heads) * dim_v;
-        uint n = key ? dim_k : dim_v;
+        bool key = ssd ? head >= value_heads : head < 2 * key_heads, normed = key && !ssd;
+        uint others = ssd ? value_heads : 2 * key_heads; /* that lie first */
+        uint n = key ? dim_k : dim_v, theirs = key ? dim_v : dim_k;
+        uint first = head < others ? head * n : others * theirs + (head - others) * n;
         global const struct step_chunk *chunk = cl_chunk_of(step, false, t);
         global const float *before = state_of(&states, step, chunk) + window / 4 + first;
         uint at = t - chunk->first;
@@ -43,13 +45,15 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void delta_conv(CL_ARGUMEN
                                             : in[(t + j + 1 - taps) * in_width + channel];
                 sum = fma(w[16 * j], x, sum);
             }
+            if (biased)
+                sum = sum + bias[channel];
             float y = num_silu(sum);
-            if (key)
+            if (normed)
                 tile[i] = y;
             else
                 out[t * out_width + channel] = y;
         }
-        if (!key) /* the same for the whole group */
+        if (!normed) /* the same for the whole group */
             continue;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint j = me; j < 128; j += items) {
@@ -142,17 +146,19 @@ static inline float sum4(local const float *part, uint column) {
     return even + odd;
 }
 
-/* in: rows of q, k, v, .., beta, alpha; raw: what was convolved. A state that is not KEPT in registers knows
- * no guesses (planning refuses them). Local: 2 * dim_k + 4 * ITEMS floats.
+/* in: rows of q, k, v, .., beta, alpha, or (SSD) of v, k, q, .., alpha; raw: what was convolved. A state that
+ * is not KEPT in registers knows no guesses (planning refuses them). Local: 2 * dim_k + 4 * ITEMS floats.
  * Compiled for states of up to MOST * LANES rows. */
-#define DELTA_RULE(NAME, KEPT, MOST)                                                                         \
+#define DELTA_RULE(NAME, KEPT, MOST, SSD)                                                                    \
     kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void NAME(      \
         CL_ARGUMENTS(DELTA)) {                                                                               \
         struct states states = {state, block_bytes, cache, window};                                          \
         uint me = get_local_id(0), column = me % DELTA_BLOCK, lane = me / DELTA_BLOCK;                       \
         local float *k = memory, *q = k + dim_k, *part = q + dim_k, *part_out = part + ITEMS;                \
         local float *decays = part_out + ITEMS, *betas = decays + ITEMS;                                     \
-        uint keys = key_heads * dim_k, channels = 2 * keys + value_heads * dim_v;                            \
+        uint keys = key_heads * dim_k, values = value_heads * dim_v;                                         \
+        uint channels = 2 * keys + values, q_at = SSD ? values + keys : 0, k_at = SSD ? values : keys;       \
+        uint v_at = SSD ? 0 : 2 * keys;                                                                      \
         uint blocks = cl_ceil_div(dim_v, (uint)DELTA_BLOCK), rules = value_heads * blocks;                   \
         uint each = rules + cl_ceil_div(channels, (uint)ITEMS);                                              \
         for (uint item = get_group_id(0); item < CL_STEP(step)->n_chunks * each;                             \
@@ -170,7 +176,8 @@ static inline float sum4(local const float *part, uint column) {
             uint head = at / blocks, block = at % blocks, columns = dim_v - block * DELTA_BLOCK;             \
             global float *rows = all + at * dim_k * DELTA_BLOCK + column;                                    \
             uint key = delta_key(head, key_heads, grouped) * dim_k;                                          \
-            uint to = head * dim_v + block * DELTA_BLOCK + column, factor = delta_column(head, grouped);     \
+            uint to = head * dim_v + block * DELTA_BLOCK + column,                                           \
+                 factor = SSD ? head : delta_column(head, grouped);                                          \
             float s[MOST];                                                                                   \
             uint most = cl_ceil_div(dim_k, (uint)LANES);                                                     \
             _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                              \
@@ -182,25 +189,28 @@ static inline float sum4(local const float *part, uint column) {
                 global const float *x = in + (first + t) * in_width;                                         \
                 if (t % ITEMS == 0 && t + me < tokens) {                                                     \
                     global const float *mine = x + me * in_width;                                            \
-                    decays[me] =                                                                             \
-                        delta_factor(num_exp(num_softplus(mine[alpha_at + factor] + bias[head]) * a[head])); \
-                    betas[me] = delta_factor(num_sigmoid(mine[beta_at + factor]));                           \
+                    float dt = num_softplus(mine[alpha_at + factor] + bias[head]);                           \
+                    dt = SSD ? delta_factor(dt) : dt;                                                        \
+                    decays[me] = delta_factor(num_exp(dt * a[head]));                                        \
+                    betas[me] = SSD ? dt : delta_factor(num_sigmoid(mine[beta_at + factor]));                \
                 }                                                                                            \
                 for (uint i = me; i < dim_k; i += ITEMS) {                                                   \
-                    q[i] = x[key + i];                                                                       \
-                    k[i] = x[keys + key + i];                                                                \
+                    q[i] = x[q_at + key + i];                                                                \
+                    k[i] = x[k_at + key + i];                                                                \
                 }                                                                                            \
                 barrier(CLK_LOCAL_MEM_FENCE);                                                                \
-                float decay = decays[t % ITEMS], sum = 0.0f;                                                 \
-                _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                          \
-                    uint row = LANES * i + lane;                                                             \
-                    if (row < dim_k)                                                                         \
-                        sum = fma(KEPT ? s[i] : rows[row * DELTA_BLOCK], k[row], sum);                       \
+                float decay = decays[t % ITEMS], beta = betas[t % ITEMS], sum = 0.0f;                        \
+                float v = column < columns ? x[v_at + to] : 0.0f, e = v * beta;                              \
+                if (!SSD) {                                                                                  \
+                    _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                      \
+                        uint row = LANES * i + lane;                                                         \
+                        if (row < dim_k)                                                                     \
+                            sum = fma(KEPT ? s[i] : rows[row * DELTA_BLOCK], k[row], sum);                   \
+                    }                                                                                        \
+                    part[me] = sum;                                                                          \
+                    barrier(CLK_LOCAL_MEM_FENCE);                                                            \
+                    e = fma(-decay, sum4(part, column), v) * beta;                                           \
                 }                                                                                            \
-                part[me] = sum;                                                                              \
-                barrier(CLK_LOCAL_MEM_FENCE);                                                                \
-                float v = column < columns ? x[2 * keys + to] : 0.0f;                                        \
-                float e = fma(-decay, sum4(part, column), v) * betas[t % ITEMS];                             \
                 sum = 0.0f;                                                                                  \
                 _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                          \
                     uint row = LANES * i + lane;                                                             \
@@ -216,8 +226,10 @@ static inline float sum4(local const float *part, uint column) {
                 }                                                                                            \
                 part_out[me] = sum;                                                                          \
                 barrier(CLK_LOCAL_MEM_FENCE);                                                                \
-                if (lane == 0 && column < columns)                                                           \
-                    out[(first + t) * out_width + to] = sum4(part_out, column) * scale;                      \
+                if (lane == 0 && column < columns) {                                                         \
+                    float y = sum4(part_out, column);                                                        \
+                    out[(first + t) * out_width + to] = SSD ? fma(skip[head], v, y) : y * scale;             \
+                }                                                                                            \
                 _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                          \
                     uint row = LANES * i + lane;                                                             \
                     if (KEPT && t + 1 == keep && row < dim_k)                                                \
@@ -228,27 +240,40 @@ static inline float sum4(local const float *part, uint column) {
         }                                                                                                    \
     }
 
-DELTA_RULE(delta_rule, true, 32)
-DELTA_RULE(delta_rule_wide, false, 1)
+DELTA_RULE(delta_rule, true, 32, false)
+DELTA_RULE(delta_rule_wide, false, 1, false)
+DELTA_RULE(state_space, true, 32, true)
+DELTA_RULE(state_space_wide, false, 1, true)
 
-/* gelu: of the heads, times the columns as they are. A group has `together` heads of a token, so that groups
- * of int8 are whole. Local: tile together * dim floats, lane 128 for each of CL_HEADS_AT_ONCE, work
+/* how: OPENCL_GATE_SIGMOID .. Tokens have `each` rows. A group has `together` heads of a token, so that
+ * groups of int8 are whole. Local: tile together * dim floats, lane 128 for each of CL_HEADS_AT_ONCE, work
  * OPENCL_QUANTISE_WORDS of the tile. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void gate(CL_ARGUMENTS(GATE)) {
     uint width = out_width;
     uint me = get_local_id(0), items = get_local_size(0);
     uint parts = heads / together, n = together * dim;
     struct cl_forms o = CL_FORMS(out);
-    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * each * parts;
+         item += get_num_groups(0)) {
         uint t = item / parts, at = item % parts * n;
-        for (uint i = me; i < n; i += items)
-            tile[i] = in[t * width + at + i];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (normed)
-            cl_norm_heads(tile, together, dim, weight, inv_n, eps, lane);
+        global const float *mine = gates + t * gates_width + column + at;
         for (uint i = me; i < n; i += items) {
-            float g = gates[t * gates_width + column + at + i];
-            float y = gelu ? num_gelu(tile[i]) * g : (normed ? num_silu(g) : num_sigmoid(g)) * tile[i];
+            float x = in[t * width + at + i];
+            tile[i] = how == OPENCL_GATE_EARLY ? num_silu(mine[i]) * x : x;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (how == OPENCL_GATE_NORMED || how == OPENCL_GATE_EARLY)
+            cl_norm_heads(tile, together, dim, how == OPENCL_GATE_NORMED ? weight : 0, inv_n, eps, lane);
+        for (uint i = me; i < n; i += items) {
+            float x = tile[i], above = x > 0.0f ? x : 0.0f, y;
+            if (how == OPENCL_GATE_RELU2)
+                y = above * above;
+            else if (how == OPENCL_GATE_EARLY)
+                y = x * weight[at + i];
+            else if (how == OPENCL_GATE_GELU)
+                y = num_gelu(x) * mine[i];
+            else
+                y = (how == OPENCL_GATE_NORMED ? num_silu(mine[i]) : num_sigmoid(mine[i])) * x;
             tile[i] = y;
             ((global float *)(out + out_f32))[t * width + at + i] = y;
         }

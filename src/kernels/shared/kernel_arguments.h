@@ -79,7 +79,10 @@
     X(BUFFER, float, out)                                                                                    \
     X(U32, out_width)                                                                                        \
     X(BUFFER, const float, weights)                                                                          \
-    X(U32, panel) X(STATES, state) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane)
+    X(U32, panel)                                                                                            \
+    X(BUFFER, const float, bias)                                                                             \
+    X(U32, biased)                                                                                           \
+    X(U32, ssd) X(STATES, state) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
 #define KERNEL_ARGUMENTS_GATED_CONV(X)                                                                       \
     X(BUFFER, const float, in)                                                                               \
@@ -98,6 +101,7 @@
     X(U32, out_width)                                                                                        \
     X(BUFFER, const float, bias)                                                                             \
     X(BUFFER, const float, a)                                                                                \
+    X(BUFFER, const float, skip)                                                                             \
     X(STATES, state) X(U32, beta_at) X(U32, alpha_at) X(U32, grouped) X(F32, scale) X(LOCAL, float, memory)
 
 #define KERNEL_ARGUMENTS_GATE(X)                                                                             \
@@ -107,8 +111,8 @@
     X(U32, column)                                                                                           \
     X(FORMS, out)                                                                                            \
     X(BUFFER, const float, weight)                                                                           \
-    X(U32, normed)                                                                                           \
-    X(U32, gelu)                                                                                             \
+    X(U32, how)                                                                                              \
+    X(U32, each)                                                                                             \
     X(U32, heads)                                                                                            \
     X(U32, dim)                                                                                              \
     X(U32, together)                                                                                         \

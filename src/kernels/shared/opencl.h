@@ -76,6 +76,15 @@
 #define OPENCL_NORMED_QK 1
 #define OPENCL_NORMED_V  2
 
+/* What the kernel `gate` does with heads and gates: sigmoid(gates) * heads; silu(gates) * normed heads;
+ * gelu(heads) * gates; silu(gates) * heads, normed with weights for each head; the square of heads above 0.
+ */
+#define OPENCL_GATE_SIGMOID 0
+#define OPENCL_GATE_NORMED  1
+#define OPENCL_GATE_GELU    2
+#define OPENCL_GATE_EARLY   3
+#define OPENCL_GATE_RELU2   4
+
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1
 #define OPENCL_I8_32  2
