@@ -76,6 +76,8 @@ struct peer_model {
                           gates; or NULL */
     uint32_t latent;   /* width that experts work on; 0: embd */
     uint32_t kv_rank, q_rank, nope, dim_v; /* of latent attention; kv_rank 0: attention is another */
+    uint32_t pooling;                      /* pooling_type: the model makes embeddings; 0: it makes logits */
+    uint32_t dense; /* values between the matrices behind the layers; 0: there are none */
     struct peer_key keys[11];
 };
 
@@ -398,6 +400,12 @@ static const struct peer_model peer_models[] = {
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
+    {"gemma-embedding-odd", "gemma-embedding", 8, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS, .pooling = 1,
+     .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
+    {"gemma-embedding-dense", "gemma-embedding", 7, 96, 160, 6, 2, 64, 200,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS, .pooling = 1, .dense = 224,
+     .keys = {{"attention.sliding_window", 33}, {"rope.freq_base", .fraction = 1e6f}}},
 };
 
 /* Matrices that have no scale. */
@@ -743,7 +751,15 @@ static inline void peer_number(struct peer_writer *p, const char *name, uint32_t
     gguf_writer_u32(p->w, key, v);
 }
 
+static inline void peer_pooling(struct peer_writer *p) {
+    if (p->m->pooling > 0)
+        peer_number(p, "pooling_type", p->m->pooling);
+    if (p->m->dense > 0)
+        peer_number(p, "dense_2_feat_out", p->m->dense);
+}
+
 static inline void peer_own_keys(struct peer_writer *p) {
+    peer_pooling(p);
     for (const struct peer_key *k = p->m->keys; k->name != NULL; k++) {
         char key[96];
         snprintf(key, sizeof key, "%s.%s", p->m->arch, k->name);
@@ -884,6 +900,10 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
     peer_vector(&p, m->flags & PEER_SHORT_CONV ? "token_embd_norm.weight" : "output_norm.weight", m->embd, 1);
     if (m->flags & PEER_UNTIED)
         peer_matrix(&p, "output.weight", m->embd, m->vocab);
+    if (m->dense > 0) {
+        peer_matrix(&p, "dense_2.weight", m->embd, m->dense);
+        peer_matrix(&p, "dense_3.weight", m->dense, m->embd);
+    }
     if (m->layer_embd > 0) {
         const uint64_t all = (uint64_t)m->layer_embd * m->layers;
         peer_matrices(&p, "per_layer_token_embd.weight", all, m->vocab, 1, sqrtf((float)m->layers));

@@ -12,12 +12,14 @@ SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: '
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
 ADJACENT = ('cohere2', 'deepseek2', 'ernie4_5-moe', 'llama', 'granite', 'granitehybrid', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
-POST_NORMS = ('gemma2', 'gemma3', 'gemma4', 'olmo2', 'exaone4', 'glm4')
+POST_NORMS = ('gemma2', 'gemma3', 'gemma-embedding', 'gemma4', 'olmo2', 'exaone4', 'glm4')
 # Those whose norms of q and k are of all heads together.
 WIDE_NORMS = ('olmo2', 'minimax-m2')
 # Layers of one part behind one norm, and feed-forwards without gates.
 ONE_PART = ('nemotron_h', 'nemotron_h_moe')
-GELU = ('gemma', 'gemma2', 'gemma3', 'gemma4')
+GELU = ('gemma', 'gemma2', 'gemma3', 'gemma4', 'gemma-embedding')
+# Those whose tokens see both sides; a window is half on each.
+BOTH_SIDES = ('gemma-embedding',)
 
 
 class Reader:
@@ -165,7 +167,7 @@ class Model:
     def window_of(self, i):
         """Tokens that layer i sees, or None, and its base of RoPE (None: no RoPE)."""
         base, window = self.key('rope.freq_base', 10000.0), self.key('attention.sliding_window')
-        if self.arch == 'gemma3':
+        if self.arch in ('gemma3', 'gemma-embedding'):
             return (window, 10000.0) if (i + 1) % 6 else (None, base)
         if self.arch == 'gemma4':
             far = not self.key('attention.sliding_window_pattern')[i]
@@ -231,7 +233,10 @@ class Model:
         scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or (1 if self.arch == 'gemma4' else self.dim ** -0.5))
         scores = self.capped(scores, 'attn_logit_softcapping', 50)
         behind = np.arange(n)[:, None] - np.arange(n)
-        scores = np.where((behind < 0) | (behind >= (window or n)), -np.inf, scores)
+        if self.arch in BOTH_SIDES:
+            scores = np.where(np.abs(behind) > (n if window is None else window // 2), -np.inf, scores)
+        else:
+            scores = np.where((behind < 0) | (behind >= (window or n)), -np.inf, scores)
         p = softmax(scores, self.w('attn_sinks.weight')[:, None, None] if self.has('attn_sinks.weight') else None)
         out = np.einsum('hij,jhd->ihd', p, v)
         return self.product((out if gate is None else out * sigmoid(gate)).reshape(n, -1), 'attn_output')
@@ -413,6 +418,18 @@ class Model:
     def logits(self, ids):
         return self.head(self.states(ids))
 
+    def vector(self, ids):
+        """The embedding: the mean of the states (pooling_type 1) or the last one, through the dense modules, of length 1."""
+        states = self.states(ids)
+        v = states.mean(0) if self.key('pooling_type') == 1 else states[-1]
+        for name in ('dense_2.weight', 'dense_3.weight'):
+            v = self.tensors[name] @ v if name in self.tensors else v
+        return v / np.sqrt((v * v).sum())
+
+    def vectors(self, ids):
+        """Of every beginning of ids."""
+        return np.array([self.vector(ids[:n]) for n in range(1, len(ids) + 1)])
+
     def guess(self, ids, n):
         """n tokens that the block of nextn guesses behind ids. Its input at place i: the trunk's state there, and the
         embedding of the token at i + 1; a guess is fed back with the block's own state behind its norm."""
@@ -438,7 +455,9 @@ class Model:
 
 
 def reference(path, ids, context):
-    return Model(path, context).logits(ids)
+    """Of every position the logits; of a model with a pooling type the embedding of the text up to there."""
+    m = Model(path, context)
+    return m.vectors(ids) if m.key('pooling_type') else m.logits(ids)
 
 
 if __name__ == '__main__':

@@ -12,6 +12,13 @@ static const struct shape_place layer[] = {PARTS_DENSE_LAYER, PARTS_NORMS_BEHIND
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
+static const struct shape_place global_embedding[] = {
+    PARTS_ENDS,
+    {SHAPE_GLOBAL(dense_in), .name = "dense_2.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DENSE,
+     .optional = true},
+    {SHAPE_GLOBAL(dense_out), .name = "dense_3.weight", .cols = SHAPE_DENSE, .rows = SHAPE_EMBD,
+     .optional = true}};
+
 /* The largest scales by another width than its heads'; no key says so. */
 static void set_scales(const struct gguf *g, struct shape *s, uint32_t layers_of_largest) {
     char key[96];
@@ -51,11 +58,28 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc;
 }
 
+/* Embedding models: attention sees tokens on both sides, and two matrices may follow (files that were
+ * converted with the dense modules of sentence-transformers have them). The base of RoPE of layers with the
+ * window is no key's. */
+static stator_status read_embedding(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = read(g, s, e);
+    s->sees_ahead = true;
+    return rc == STATOR_OK ? shape_read_u32_or(g, s, "dense_2_feat_out", 0, 1 << 20, 0, &s->dense, e) : rc;
+}
+
+static stator_status check_embedding(const struct gguf *g, const struct shape *s, stator_error *e) {
+    if ((s->dense_in == NULL) == (s->dense_out == NULL))
+        return STATOR_OK;
+    return gguf_error(g, e, "tensor 'dense_%d.weight' is missing, but 'dense_%d.weight' is there",
+                      s->dense_in == NULL ? 2 : 3, s->dense_in == NULL ? 3 : 2);
+}
+
 static void build(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
     const uint32_t all = p.kv, angles = p.angles;
-    const uint32_t window = s->window > 0 ? parts_window(&p, s->window) : all;
+    const uint32_t width = s->sees_ahead ? s->window / 2 + 1 : s->window;
+    const uint32_t window = s->window > 0 ? parts_window(&p, width) : all;
     const struct graph_angles base = {
         .n_rot = s->n_rot, .base = s->rope_local_base, .scale = 1, .magnitude = 1};
     const uint32_t local = s->window > 0 && s->rope_local_base > 0 ? graph_add_angles(g, &base) : angles;
@@ -81,3 +105,11 @@ const struct arch arch_gemma2 = {.name = "gemma2",
                                  .read = read2,
                                  .build = build,
                                  .layer = {.ops = 10, .values = 10, .weights = 16}};
+
+const struct arch arch_gemma_embedding = {.name = "gemma-embedding",
+                                          .models = "EmbeddingGemma (300M), on the CPU",
+                                          .tensors = {SHAPE_TABLE(layer, global_embedding)},
+                                          .read = read_embedding,
+                                          .check = check_embedding,
+                                          .build = build,
+                                          .layer = {.ops = 10, .values = 10, .weights = 16}};

@@ -179,6 +179,8 @@ struct graph_attention {
     bool latent;   /* V is the first dim_v values of K. All heads read the cache's one unit, and are cut into
                       kv_heads groups */
     uint32_t skip; /* number of first tokens that only their own query sees; 0 or 1 */
+    bool both;     /* a query also sees the tokens behind it, as many as the window has before it (without a
+                      window all). A chunk is then a whole text. */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
                           a query, or the groups of a product, that are done, and are 0 before and after every
                           op. GRAPH_NONE: the device does not count */

@@ -536,6 +536,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return s->mla.dim_v;
     case SHAPE_MLA_HEADS_V:
         return (uint64_t)s->n_heads * s->mla.dim_v;
+    case SHAPE_DENSE:
+        return s->dense;
     case SHAPE_LAYER_EMBD:
         return s->layer_embd;
     case SHAPE_ALL_LAYER_EMBD:

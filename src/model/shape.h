@@ -45,6 +45,7 @@ enum shape_extent {
     SHAPE_TWO_EXPERT_FF, /* gate, then up */
     SHAPE_SHARED_FF,
     SHAPE_LABELS,
+    SHAPE_DENSE,
     SHAPE_LAYER_EMBD,
     SHAPE_ALL_LAYER_EMBD, /* of all layers together */
     SHAPE_MLA_Q,          /* all heads of q before they are absorbed */
@@ -260,6 +261,10 @@ struct shape {
     enum shape_pooling pooling;                                       /* the file's, or that of the config */
     uint32_t labels;                                                  /* rows of the classifier */
     const struct gguf_tensor *classifier;                             /* cls.output; NULL: none */
+    bool sees_ahead; /* tokens also see those behind them: a text is computed in one step, and no text is
+                        generated. A window is half before a token and half behind it */
+    uint32_t dense; /* an embedding goes through two matrices, between which it has so many values; 0: none */
+    const struct gguf_tensor *dense_in, *dense_out;
     uint64_t parameters;
     uint64_t tensor_bytes;
     uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: layers[n_layers] .. */

@@ -52,6 +52,11 @@ static stator_status read_model(struct planning *s, stator_error *e) {
     if (st == STATOR_OK)
         st = same_vocabulary(s->gguf, d->gguf, e);
     shape->pooling = SHAPE_POOL_NONE; /* it guesses tokens, whatever else it can */
+    if (st == STATOR_OK && shape->sees_ahead)
+        st = error_set(
+            e, STATOR_USAGE,
+            "speculation.model: model '%s' generates no text, because its tokens see those behind them",
+            shape->model_name);
     if (st == STATOR_OK)
         st = map_tables(d, shape, e);
     pages_unmap(shape, sizeof *shape);

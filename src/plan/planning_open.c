@@ -35,10 +35,23 @@ static stator_status resolve_pooling(const struct planning *s, struct shape *sha
     if (asked != CONFIG_POOLING_AUTO)
         shape->pooling = (enum shape_pooling)(asked - CONFIG_POOLING_NONE);
     if (shape->pooling == SHAPE_POOL_CLS)
-        return error_set(e, STATOR_USAGE,
-                         "model '%s': its pooling is \"cls\" (key '%s.pooling_type', or model.pooling), but "
-                         "the first token of this architecture sees no other one: take \"last\" or \"mean\"",
-                         shape->model_name, shape->arch_name);
+        return error_set(
+            e, STATOR_USAGE,
+            "model '%s': its pooling is \"cls\" (key '%s.pooling_type', or model.pooling), which no "
+            "known architecture has: take \"last\" or \"mean\"",
+            shape->model_name, shape->arch_name);
+    if (shape->sees_ahead && !shape_pools(shape))
+        return error_set(
+            e, STATOR_USAGE,
+            "model '%s' makes embeddings alone, but its pooling is \"%s\" (key '%s.pooling_type', or "
+            "model.pooling): take \"mean\" or \"last\"",
+            shape->model_name, shape_pooling_name(shape->pooling), shape->arch_name);
+    if (shape->sees_ahead && s->config.cache.kv_dir[0] != '\0')
+        return error_set(
+            e, STATOR_USAGE,
+            "model '%s' has no prefix to keep: its tokens see those behind them. Leave cache.kv_dir "
+            "out",
+            shape->model_name);
     if (shape->pooling != SHAPE_POOL_NONE && s->config.speculation.mode != CONFIG_SPECULATION_OFF)
         return error_set(e, STATOR_USAGE,
                          "model '%s' generates no text (its pooling is \"%s\"): speculation.mode must be "
@@ -399,6 +412,34 @@ static stator_status resolve_host_limit(struct planning *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* A model whose tokens see those behind them takes a text in one step. */
+static stator_status check_whole_texts(const struct planning *s, stator_error *e) {
+    const struct config *c = &s->config;
+    if (!s->shape->sees_ahead)
+        return STATOR_OK;
+    if (c->memory.context > c->memory.batch)
+        return error_set(
+            e, STATOR_USAGE,
+            "memory.context = %s: model '%s' computes a text in one step, because its tokens see those "
+            "behind them: at most memory.batch = %" PRIu64 " is possible, so raise that",
+            c->memory.context == CONFIG_CONTEXT_AUTO ? "\"auto\"" : "above memory.batch",
+            s->shape->model_name, c->memory.batch);
+    if (s->shape->pooling == SHAPE_POOL_MEAN && c->memory.logits_rows != 0 &&
+        c->memory.logits_rows < c->memory.batch)
+        return error_set(e, STATOR_USAGE,
+                         "memory.logits_rows = %" PRIu64
+                         ": model '%s' needs a row for each of memory.batch = %" PRIu64
+                         " tokens: leave it \"auto\"",
+                         c->memory.logits_rows, s->shape->model_name, c->memory.batch);
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (!s->devices[i].facts.host_memory)
+            return error_set(e, STATOR_USAGE,
+                             "model '%s': its tokens see those behind them, and no GPU kernel computes such "
+                             "attention yet: set devices.use = \"cpu\"",
+                             s->shape->model_name);
+    return STATOR_OK;
+}
+
 /* Sizes that do not need a plan; "auto" context is resolved by planning. */
 static stator_status resolve_want(struct planning *s, stator_error *e) {
     const struct config *c = &s->config;
@@ -416,13 +457,17 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
                                                 : w->sequences * (w->guesses + 1);
     w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
     s->rows_follow_sequences = c->memory.logits_rows == 0 && !all_rows;
+    stator_status st = check_whole_texts(s, e);
+    if (st != STATOR_OK)
+        return st;
     if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
         return error_set(e, STATOR_USAGE,
                          "memory.context = %" PRIu64 ": this model was trained for %u tokens",
                          c->memory.context, s->shape->context_trained);
-    w->context = (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO
-                                ? ARITH_MIN(4096u, s->shape->context_trained)
-                                : c->memory.context);
+    w->context =
+        (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO
+                       ? ARITH_MIN(s->shape->sees_ahead ? w->batch : 4096u, s->shape->context_trained)
+                       : c->memory.context);
     s->load_window = pages_rounded(c->memory.staging);
     return resolve_host_limit(s, e);
 }
@@ -555,7 +600,8 @@ static bool takes_checkpoints(struct planning *s) {
                               .kv_type_k = s->want.kv_type_k,
                               .kv_type_v = s->want.kv_type_v};
     bool paged = false, other = false;
-    if (!s->config.server.prefix_cache || arch_build(g, s->shape, &want, NULL) != STATOR_OK)
+    if (!s->config.server.prefix_cache || s->shape->sees_ahead ||
+        arch_build(g, s->shape, &want, NULL) != STATOR_OK)
         return false;
     for (uint32_t i = 0; i < g->n_caches; i++) {
         paged = paged || g->caches[i].kind == GRAPH_PAGED;

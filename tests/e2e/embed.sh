@@ -70,7 +70,7 @@ test_refusals() {
     expect 2 "$stator" embed $model --tokens '1 999999' "${last[@]}"
     said 'token 1 of the prompt is 999999'
     expect 2 "$stator" embed $model 'Once' --set model.pooling=cls
-    said 'sees no other one'
+    said 'no known architecture has'
     expect 2 "$stator" embed $model --lines "${last[@]}"
     said 'there is no text'
 } </dev/null

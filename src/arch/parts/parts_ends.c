@@ -206,10 +206,35 @@ static void add_results(struct parts *p) {
     graph_value_halves(g, g->picks, g->want.result_halves);
 }
 
+/* The wanted rows, normed and times the first matrix behind the layers, as the second one takes them. Means
+ * of rows may be taken behind both: neither has a bias. */
+static uint32_t add_dense(struct parts *p) {
+    struct graph *g = p->g;
+    const uint32_t rows = g->want.logits_rows;
+    const uint32_t form = graph_form_for(p->s->dense_in), then = graph_form_for(p->s->dense_out);
+    const uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH,
+                                            form == GRAPH_F32 ? rows : 2 * rows, p->s->n_embd, form);
+    const uint32_t out = graph_add_value(g, "dense_2", GRAPH_SCRATCH, rows, p->s->dense, GRAPH_F32);
+    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, normed, p->s->output_norm);
+    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, out);
+    op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
+    graph_op_weight(g, op, p->s->dense_in, NULL, 0);
+    if (then == GRAPH_F32)
+        return out;
+    const uint32_t in = graph_add_value(g, "dense_3", GRAPH_SCRATCH, rows, p->s->dense, then);
+    graph_add_op(g, GRAPH_FORMS, GRAPH_NONE, out, in);
+    return in;
+}
+
 /* Of a model that gives its hidden states: the wanted rows, normed. Of the picks only `finite` matters. */
 static void add_pooled_tail(struct parts *p) {
+    const uint32_t dense = p->s->dense_in != NULL ? add_dense(p) : GRAPH_NONE;
     add_results(p);
-    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, p->g->logits, p->s->output_norm);
+    if (dense == GRAPH_NONE)
+        add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, p->g->logits, p->s->output_norm);
+    else
+        graph_op_weight(p->g, graph_add_op(p->g, GRAPH_MATMUL, GRAPH_NONE, dense, p->g->logits),
+                        p->s->dense_out, NULL, 0);
     graph_add_op(p->g, GRAPH_ARGMAX, GRAPH_NONE, p->g->logits, p->g->picks);
 }
 

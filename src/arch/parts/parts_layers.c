@@ -111,6 +111,7 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
                                              .scale = s->attention_scale,
                                              .cap = s->attention_cap,
                                              .skip = p->nextn,
+                                             .both = s->sees_ahead,
                                              .arrivals = p->arrivals};
     set_cache(p, op, from);
     if (l->sinks != NULL)

@@ -130,11 +130,17 @@ static void run_center(const struct member *m, const struct graph_op *op) {
         m->d->kernels.center(x + (size_t)t * width, width, op->norm.inv_width);
 }
 
+/* Rows that the op works on: those of the step's tokens, or in the tail the wanted ones. */
+static uint32_t rows_of(const struct member *m, const struct graph_op *op) {
+    return op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
+}
+
 static void run_forms(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const float *in = value_f32(m, op->in);
-    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+    const uint32_t rows = rows_of(m, op);
+    for (uint32_t t = share_begin(m, rows); t < share_end(m, rows); t++) {
         const float *x = in + (size_t)t * out->width;
         if (a.f32 != NULL)
             memcpy(a.f32 + (size_t)t * out->width, x, out->width * sizeof *x);
@@ -304,7 +310,7 @@ static void quantise_later(const struct member *m, const struct graph_op *op) {
 }
 
 static void run_matmul(const struct member *m, const struct graph_op *op) {
-    uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
+    uint32_t tokens = rows_of(m, op);
     if (op->epilogue == GRAPH_PAIRS)
         tokens *= 2;
     const struct kernels_act a = value_act(m, op->in);
@@ -408,6 +414,24 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
     }
 }
 
+/* The last token that a query sees, and how many it sees with that one; 0: all. */
+struct sight {
+    uint32_t last, window;
+};
+
+/* Where tokens see both sides, kernels take each query for itself, as if it stood at the end of what it sees.
+ */
+static struct sight sight_of(const struct graph_op *op, const struct graph_cache *kv,
+                             const struct step_chunk *c, uint32_t query) {
+    const uint32_t at = c->position + query, end = c->position + c->n - 1;
+    if (!op->attention.both)
+        return (struct sight){at, kv->window};
+    if (kv->window == 0)
+        return (struct sight){end, 0};
+    const uint32_t side = kv->window - 1, last = ARITH_MIN(at + side, end);
+    return (struct sight){last, at > side ? last - (at - side) + 1 : 0};
+}
+
 /* Attention of n queries of a chunk, from its query `first` on, with one KV head. */
 static struct kernels_attention attention_of(const struct member *m, const struct graph_op *op,
                                              const struct step_chunk *c, uint32_t head, uint32_t first,
@@ -417,14 +441,16 @@ static struct kernels_attention attention_of(const struct member *m, const struc
     uint32_t group = g->heads / g->kv_heads, token = c->first + first;
     uint32_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
     const uint8_t *base = cache_block(m, op->cache, op->cache_layer, g->latent ? 0 : head, 0);
+    const struct sight see = sight_of(op, kv, c, first);
+    CHECK(!g->both || n == 1);
     return (struct kernels_attention){
         .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * g->dim_k,
         .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * g->dim_v,
         .q_stride = in_width,
         .out_stride = out_width,
         .n_queries = n,
-        .first_position = c->position + first,
-        .window = kv->window,
+        .first_position = see.last,
+        .window = see.window,
         .skip = g->skip,
         .sinks = op->n_weights > 0 ? plain_weight(m, op->weight[0]) + (size_t)head * group : NULL,
         .group = group,
@@ -465,10 +491,13 @@ struct attention_cut {
     uint32_t window;
     uint32_t parts; /* into so many at least, if there are queries: where heads are fewer than members */
     bool splits;
+    bool single;    /* an item is one query */
     uint64_t items; /* of all heads of all chunks */
 };
 
 static uint32_t queries_of_item(const struct attention_cut *cut, const struct step_chunk *c) {
+    if (cut->single)
+        return 1;
     return ARITH_MIN(kernels_attention_queries(cut->group), (c->n + cut->parts - 1) / cut->parts);
 }
 
@@ -495,7 +524,8 @@ static struct attention_cut attention_cut(const struct member *m, const struct g
                                 .group = a->heads / a->kv_heads,
                                 .window = m->g->caches[op->cache].window,
                                 .parts = (m->n + heads - 1) / heads,
-                                .splits = m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
+                                .single = a->both,
+                                .splits = !a->both && m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
                                           heads < 8 * m->n};
     cut.items = items_of_step(m, &cut);
     if (cut.splits && (cut.items == heads ||

@@ -319,7 +319,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     speculation_begin(s, q);
     checkpoints_begin(q);
     /* Who reads the rows of all tokens computes all tokens. */
-    q->shares = s->reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r);
+    q->shares = s->reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r) &&
+                !pooling_is_whole(s);
     uint64_t now = clock_ns();
     uint32_t before = atomic_load(&s->shown.free_blocks);
     uint32_t left = free_blocks(s);

@@ -10,6 +10,10 @@ bool pooling_takes_all(const struct stator *s, const struct engine_request *r) {
     return r->kind == STATOR_EMBED && s->planning.shape->pooling == SHAPE_POOL_MEAN;
 }
 
+bool pooling_is_whole(const struct stator *s) {
+    return s->planning.shape->sees_ahead;
+}
+
 /* The sum is in f32, in the order of positions: the same bits whatever the steps. */
 bool pooling_take(const struct stator *s, struct engine_request *r, const float *row) {
     const uint32_t width = shape_row_width(s->planning.shape);

@@ -115,7 +115,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
 
 /* The most of a prompt of n tokens that goes into one step. */
 static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
-    if (planning_stages(&s->planning) == 1)
+    if (planning_stages(&s->planning) == 1 || pooling_is_whole(s))
         return s->planning.want.batch;
     uint32_t part = (uint32_t)arith_ceil_div(n, 2 * planning_stages(&s->planning));
     return ARITH_MIN(ARITH_MAX(part, (uint32_t)LEAST_CHUNK), s->planning.want.batch);
@@ -209,7 +209,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 row = false;
                 n--;
             }
-            if (n == 0)
+            if (n == 0 || (pooling_is_whole(s) && n < left))
                 continue;
             q->speculation.n = 0;
             if (generating && row && spare > 0) {

@@ -251,7 +251,7 @@ static void refused(void **state) {
     q.dimensions = 2;
     refuse(s, &q, "dimensions is for embeddings");
     stator_close(s);
-    static const char *const wrong[][2] = {{"model.pooling=cls", "sees no other one"},
+    static const char *const wrong[][2] = {{"model.pooling=cls", "no known architecture has"},
                                            {"model.pooling=last", "must be \"off\""}};
     for (size_t i = 0; i < 2; i++) {
         const char *two[] = {wrong[i][0], "speculation.mode=ngram"};

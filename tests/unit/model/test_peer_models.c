@@ -4,6 +4,7 @@
  *
  *     test_peer_models --write DIR    the models as DIR/NAME.gguf, ids as NAME.ids, watched ids as
  * NAME.watched
+ *     test_peer_models --only PATTERN    the tests of these names
  */
 #include "engine_harness.h"
 #include "peer_models.h"
@@ -71,6 +72,66 @@ static void check(const struct peer_model *m, uint32_t type, const char *set, do
     gguf_writer_free(&w);
 }
 
+/* Embeddings of some beginnings of the ids, several of them in a step. The limit is of values of vectors of
+ * length 1. */
+static void check_embeddings(const struct peer_model *m, uint32_t type, const char *set, double limit) {
+    static const uint32_t lengths[] = {1,  2,  12, 13, 14, 17,  18,  24,
+                                       25, 31, 32, 33, 65, 100, 151, PEER_TOKENS};
+    enum { TEXTS = sizeof lengths / sizeof lengths[0] };
+    struct gguf_writer w;
+    char path[GGUF_WRITER_PATH];
+    const char *sets[] = {"memory.kv_type=f32", "memory.batch=256", set, "memory.sequences=3", NULL};
+    float want[PEER_TOKENS], worst = 0;
+    int32_t ids[PEER_TOKENS];
+    uint64_t requests[TEXTS];
+    expected_of(m, want);
+    for (uint32_t i = 0; i < PEER_TOKENS; i++)
+        ids[i] = peer_token(m, i);
+    stator *s = harness_start(path_of(&w, m, type, path), sets);
+    for (uint32_t k = 0; k < TEXTS; k++) {
+        const stator_request q = {
+            .size = sizeof q, .kind = STATOR_EMBED, .tokens = ids, .n_tokens = lengths[k]};
+        stator_error e = {0};
+        if (stator_submit(s, &q, &requests[k], &e) != STATOR_OK)
+            fail_msg("%s: %s", m->name, e.text);
+    }
+    for (uint32_t left = TEXTS; left > 0;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        uint32_t k = 0;
+        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
+        while (have && requests[k] != ev.request)
+            k++;
+        if (have && ev.kind == STATOR_EVENT_VECTOR) {
+            const uint32_t i = lengths[k] - 1;
+            const float d = fabsf(ev.logits[peer_watched(m, i) % m->embd] - want[i]);
+            assert_int_equal(ev.n_values, m->embd);
+            worst = d <= worst ? worst : d;
+        } else if (have) {
+            assert_int_equal(ev.reason, STATOR_REASON_LENGTH);
+            left--;
+        }
+    }
+    print_message("%s, %s, %s: values of embeddings at most %.3g off\n", m->name, block_info(type)->name, set,
+                  (double)worst);
+    assert_true((double)worst <= limit);
+    stator_close(s);
+    gguf_writer_free(&w);
+}
+
+static void one_embedding(void **state) {
+    const struct peer_model *m = *state;
+    for (int t = 0; t <= (int)kernels_best_tier(); t++) {
+        char set[32];
+        snprintf(set, sizeof set, "cpu.tier=%s", kernels_tier_name((enum kernels_tier)t));
+        check_embeddings(m, BLOCK_F32, set, 1e-5);
+    }
+    check_embeddings(m, BLOCK_F16, "cpu.threads=1", 1e-5);
+    check_embeddings(m, BLOCK_Q8_0, "cpu.threads=2", .05);
+    check_embeddings(m, BLOCK_F32, "devices.use=cpu:0,cpu:1", 1e-5);
+    check_embeddings(m, BLOCK_F32, "cpu.threads=4", 1e-5);
+}
+
 /* Every model on the best tier, and on one of the others, each in its turn: that all tiers have the same bits
  * is shown by test_kernels.c and its like. Q8_0 rounds what it multiplies with, and a router may choose
  * another expert then. The split run has its vectors stored with trailing dimensions of 1. */
@@ -89,6 +150,42 @@ static void one(void **state) {
     peer_vector_dims = 3;
     check(m, BLOCK_F32, "devices.use=cpu:0,cpu:1", 1e-3, 2e-4);
     peer_vector_dims = 1;
+}
+
+static void refuse(const char *path, const char *const *sets, const char *why) {
+    size_t n = 0;
+    while (sets[n] != NULL)
+        n++;
+    stator_options o = {.size = sizeof o, .config = path, .set = sets, .n_set = n};
+    stator *s = NULL;
+    stator_error e = {0};
+    assert_int_equal(stator_open(&o, &s, &e), STATOR_USAGE);
+    if (strstr(e.text, why) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", e.text, why);
+}
+
+/* A text whose tokens see both sides is one step. */
+static void whole_texts(void **state) {
+    (void)state;
+    struct gguf_writer w;
+    char file[GGUF_WRITER_PATH];
+    const char *path = path_of(&w, peer_model_named("gemma-embedding-odd"), BLOCK_F32, file);
+    refuse(path, (const char *[]){"memory.context=65", "memory.batch=64", NULL}, "memory.batch = 64");
+    refuse(path, (const char *[]){"memory.context=auto", NULL}, "in one step");
+    refuse(path, (const char *[]){"memory.logits_rows=8", NULL}, "leave it \"auto\"");
+    refuse(path, (const char *[]){"model.pooling=none", NULL}, "makes embeddings alone");
+    refuse(path, (const char *[]){"cache.kv_dir=/tmp/none", NULL}, "cache.kv_dir");
+    stator *s = harness_start(path, (const char *[]){"memory.batch=40", "server.checkpoints=2", NULL});
+    int32_t ids[41];
+    for (uint32_t i = 0; i < 41; i++)
+        ids[i] = (int32_t)i;
+    stator_request q = {.size = sizeof q, .kind = STATOR_EMBED, .tokens = ids, .n_tokens = 41};
+    stator_error e = {0};
+    uint64_t id = 0;
+    assert_int_equal(stator_submit(s, &q, &id, &e), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "memory.context is 40"));
+    stator_close(s);
+    gguf_writer_free(&w);
 }
 
 /* The part of a text from behind `begin` to `end`, line breaks as spaces; malloced. */
@@ -173,10 +270,13 @@ static int write_all(const char *dir) {
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
         return write_all(argv[2]);
-    struct CMUnitTest tests[PEER_MODELS + 1];
+    if (argc == 3 && strcmp(argv[1], "--only") == 0)
+        cmocka_set_test_filter(argv[2]);
+    struct CMUnitTest tests[PEER_MODELS + 2];
     tests[PEER_MODELS] = (struct CMUnitTest)cmocka_unit_test(documented);
+    tests[PEER_MODELS + 1] = (struct CMUnitTest)cmocka_unit_test(whole_texts);
     for (size_t i = 0; i < PEER_MODELS; i++)
-        tests[i] =
-            (struct CMUnitTest){peer_models[i].name, one, NULL, NULL, (void *)(uintptr_t)&peer_models[i]};
+        tests[i] = (struct CMUnitTest){peer_models[i].name, peer_models[i].pooling > 0 ? one_embedding : one,
+                                       NULL, NULL, (void *)(uintptr_t)&peer_models[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
