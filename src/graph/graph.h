@@ -160,10 +160,10 @@ struct graph_rope {
     struct graph_norm norm_k;
     bool norm_v; /* heads of v are normed by `norm` without weights; dim_v is dim_k, and not `wide` */
     bool late;   /* heads are normed after they are rotated */
-    /* One KV head, whose first dim_v values are V as well. The last n_rot dims are rotated: those of q come
-     * from the ends of the heads in `work`. The first dim_v of k are normed by norm_k with weight[0]. The
-     * cache has K alone. */
-    bool latent;
+    /* Not 0: one KV head, whose first dim_v values are V as well. The first `latent` values of k are normed
+     * by norm_k with weight[0]; the n_rot behind them are rotated, and those of q come from the ends of the
+     * heads in `work`; what is left of both is set to 0. The cache has K alone. */
+    uint32_t latent;
 };
 
 /* Parameters of HEADS. */

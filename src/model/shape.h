@@ -171,8 +171,8 @@ struct shape_heads {
 };
 
 /* Latent attention (MLA): one row of kv_rank + n_rot values per token is K of all heads, and its first
- * kv_rank values are V. n_kv_heads is then 1, head_dim_k kv_rank + n_rot and head_dim_v kv_rank. kv_rank 0:
- * none. */
+ * kv_rank values are V. n_kv_heads is then 1, head_dim_k is kv_rank + n_rot and head_dim_v kv_rank, both
+ * rounded up to multiples of 32. kv_rank 0: none. */
 struct shape_mla {
     uint32_t kv_rank;
     uint32_t q_rank;       /* 0: q is one product */

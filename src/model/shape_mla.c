@@ -9,15 +9,6 @@
 
 enum { MAX_WIDTH = 1 << 20, MAX_RANK = 512 /* KERNELS_MAX_HEAD */, MAX_ROT = 128, STEP = 32 };
 
-/* A multiple of 32: the cache and the kernels of attention need it. */
-static stator_status check_step(const struct gguf *g, const struct shape *s, const char *name, uint32_t n,
-                                stator_error *e) {
-    if (n % STEP == 0)
-        return STATOR_OK;
-    return gguf_error(g, e, "key '%s.%s' is %" PRIu32 ", expected a multiple of %d", s->arch_name, name, n,
-                      STEP);
-}
-
 /* Files of an older converter. */
 static stator_status refuse_older(const struct gguf *g, const struct shape *s, stator_error *e) {
     char key[96];
@@ -36,22 +27,19 @@ stator_status shape_read_mla(const struct gguf *g, struct shape *s, stator_error
     uint32_t key = 0;
     stator_status rc = refuse_older(g, s, e);
     if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "attention.kv_lora_rank", STEP, MAX_RANK, &m->kv_rank, e);
-    if (rc == STATOR_OK)
-        rc = check_step(g, s, "attention.kv_lora_rank", m->kv_rank, e);
+        rc = shape_read_u32(g, s, "attention.kv_lora_rank", 1, MAX_RANK, &m->kv_rank, e);
     if (rc == STATOR_OK)
         rc = shape_read_u32_or(g, s, "attention.q_lora_rank", 0, MAX_WIDTH, 0, &m->q_rank, e);
     if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "rope.dimension_count", STEP, MAX_ROT, &s->n_rot, e);
-    if (rc == STATOR_OK)
-        rc = check_step(g, s, "rope.dimension_count", s->n_rot, e);
+        rc = shape_read_u32(g, s, "rope.dimension_count", 2, MAX_ROT, &s->n_rot, e);
     if (rc == STATOR_OK)
         rc = shape_read_u32(g, s, "attention.key_length_mla", s->n_rot + 1, MAX_WIDTH, &key, e);
     if (rc == STATOR_OK)
         rc = shape_read_u32(g, s, "attention.value_length_mla", 1, MAX_WIDTH, &m->dim_v, e);
     m->nope = key - s->n_rot;
-    s->head_dim_k = m->kv_rank + s->n_rot;
-    s->head_dim_v = m->kv_rank;
+    /* The cache and the kernels of attention need multiples. */
+    s->head_dim_k = (uint32_t)arith_round_up(m->kv_rank + s->n_rot, STEP);
+    s->head_dim_v = (uint32_t)arith_round_up(m->kv_rank, STEP);
     if (rc == STATOR_OK && s->n_kv_heads != 1)
         rc = gguf_error(
             g, e, "key '%s.attention.head_count_kv' is %" PRIu32 ", expected 1: all heads share one row of K",

@@ -459,7 +459,7 @@ static void build_latent(struct op_graph *b) {
                                    .angles = graph_add_angles(g, &angles),
                                    .angles_q = GRAPH_NONE,
                                    .norm_k = norm_of(rank),
-                                   .latent = true};
+                                   .latent = rank};
     graph_op_weight(g, op, add_vector(b, rank, 1, 0.25f), NULL, 0);
     graph_op_cache(g, op, cache);
     const uint32_t heads = add_value(b, "heads", OP_CASES_BATCH, z->heads * rank, GRAPH_F32 | GRAPH_I8_32);

@@ -58,7 +58,7 @@ static uint32_t add_qk(struct parts *p, uint32_t i, uint32_t normed) {
                                    .angles = p->angles,
                                    .angles_q = p->angles_q,
                                    .norm_k = parts_norm_of(s, s->mla.kv_rank),
-                                   .latent = true};
+                                   .latent = s->mla.kv_rank};
     graph_op_weight(g, op, l->own[PARTS_KV_A_NORM], NULL, 0);
     graph_op_cache(g, op, p->kv);
     return qk;
@@ -70,7 +70,7 @@ void parts_mla(struct parts *p, uint32_t i, uint32_t normed) {
     const struct shape_layer *l = &s->layers[i];
     const uint32_t qk = add_qk(p, i, normed);
     const uint32_t heads =
-        parts_value(p, i, "attn", s->n_heads * s->mla.kv_rank, GRAPH_F32 | graph_form_for(l->own[PARTS_V_B]));
+        parts_value(p, i, "attn", s->n_heads * s->head_dim_v, GRAPH_F32 | graph_form_for(l->own[PARTS_V_B]));
     struct graph_op *op = graph_add_op(g, GRAPH_ATTENTION, i, qk, heads);
     op->attention = (struct graph_attention){.heads = s->n_heads,
                                              .kv_heads = groups_of(s->n_heads),
@@ -78,11 +78,11 @@ void parts_mla(struct parts *p, uint32_t i, uint32_t normed) {
                                              .dim_v = s->head_dim_v,
                                              .scale = s->attention_scale,
                                              .latent = true,
-                                             .arrivals = GRAPH_NONE};
+                                             .arrivals = p->arrivals};
     graph_op_cache(g, op, p->kv);
     const uint32_t out = parts_value(p, i, "attn_v", s->n_heads * s->mla.dim_v, GRAPH_F32);
     add_heads(p, i, heads, out, l->own[PARTS_V_B],
-              (struct graph_heads){.in_stride = s->mla.kv_rank, .out_stride = s->mla.dim_v});
+              (struct graph_heads){.in_stride = s->head_dim_v, .out_stride = s->mla.dim_v});
     parts_add_product(p, i, parts_in_forms(p, i, "attn_in", out, graph_form_for(l->attn_output)), p->x,
                       l->attn_output, NULL);
 }

@@ -339,11 +339,12 @@ static void run_latent_store(const struct member *m, const struct graph_op *op) 
     const struct kernels *k = &m->d->kernels;
     const struct graph_cache *kv = &m->g->caches[op->cache];
     const uint32_t width = m->g->values[op->in].width, q_width = m->g->values[op->work].width;
-    const uint32_t head = q_width / r->heads, at = r->dim_k - r->n_rot;
+    const uint32_t head = q_width / r->heads, at = r->latent;
     const struct graph_angles *all = m->g->angles;
     const uint32_t of_k = all[r->angles].first;
     const uint32_t of_q = r->angles_q != GRAPH_NONE ? all[r->angles_q].first : of_k;
-    CHECK(at == r->dim_v && r->kv_heads == 1 && op->n_weights == 1);
+    const uint32_t rest = r->dim_k - at - r->n_rot;
+    CHECK(at <= r->dim_v && at + r->n_rot <= r->dim_k && r->kv_heads == 1 && op->n_weights == 1);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         float *row = value_f32(m, op->in) + (size_t)t * width, *key = row + (size_t)r->heads * r->dim_k;
         const float *q = value_f32(m, op->work) + (size_t)t * q_width;
@@ -357,7 +358,9 @@ static void run_latent_store(const struct member *m, const struct graph_op *op) 
             float *x = row + (size_t)i * r->dim_k + at;
             memcpy(x, q + (size_t)(i + 1) * head - r->n_rot, r->n_rot * sizeof *x);
             k->rope(x, angles + of_q, r->n_rot / 2, r->neox);
+            memset(x + r->n_rot, 0, rest * sizeof *x);
         }
+        memset(key + at + r->n_rot, 0, rest * sizeof *key);
         k->rms_norm(key, key, plain_weight(m, op->weight[0]), at, r->norm_k.inv_width, r->norm_k.eps);
         k->rope(key + at, angles + of_k, r->n_rot / 2, r->neox);
         k->store_k[kv->type_k](cache_block(m, op->cache, op->cache_layer, 0, block), key, r->dim_k,

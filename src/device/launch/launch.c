@@ -573,7 +573,7 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
         if (kind == GRAPH_LAND || kind == GRAPH_SEND)
             continue;
         if (add_op[kind] == NULL)
-            return error_set(e, STATOR_DEVICE, "there is no GPU kernel for '%s'",
+            return error_set(e, STATOR_DEVICE, "there is no GPU kernel for '%s': take devices.use = \"cpu\"",
                              graph_kind_info(kind)->name);
         stator_status st = add_op[kind](&b, op);
         if (st != STATOR_OK)
