@@ -163,6 +163,7 @@ $(SPIRV:.spv=.sum): %.sum: %.seen ;
 $(CL_BUILD)/command: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CLANG_CL) $(CL_FLAGS)' | cmp -s - $@ || echo '$(CLANG_CL) $(CL_FLAGS)' >$@
+src/kernels/opencl/%.h: ; # one that was moved: what names it is looked at again
 $(SPIRV:.spv=.seen): %.seen: src/kernels/opencl/modules.def $(CL_BUILD)/command
 	@mkdir -p $(@D)
 	$(Q)$(call CL_COMMAND,$(*F)) -E -P -MMD -MT $@ -MF $*.d -o $@.text

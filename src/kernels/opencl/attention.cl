@@ -34,14 +34,14 @@
 #define ITEMS OPENCL_ATTENTION_GROUP
 #endif
 
-#include "kernels/opencl/cl_look.h"
+#include "kernels/opencl/attention/cl_look.h"
 
 #ifndef TILE_ROWS
-#include "kernels/opencl/cl_splits.h"
+#include "kernels/opencl/attention/cl_splits.h"
 #elif CL_KV == KV_LAYOUT_Q8_0
-#include "kernels/opencl/cl_tiles_q8.h"
+#include "kernels/opencl/attention/cl_tiles_q8.h"
 #else
-#include "kernels/opencl/cl_tiles.h"
+#include "kernels/opencl/attention/cl_tiles.h"
 #endif
 
 #define LOOK                                                                                                 \

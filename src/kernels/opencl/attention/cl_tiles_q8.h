@@ -15,7 +15,7 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_TILES_Q8_H
 #define STATOR_KERNELS_OPENCL_CL_TILES_Q8_H
 
-#include "kernels/opencl/cl_tile_rows.h"
+#include "kernels/opencl/attention/cl_tile_rows.h"
 
 #define TILE_SLOTS (8 * ITEMS / TILE_ROWS) /* items that share rows */
 #define TILE_TEAM  (ITEMS / TILE_ROWS)     /* items that reduce a row's scores */

@@ -11,7 +11,7 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_TILES_H
 #define STATOR_KERNELS_OPENCL_CL_TILES_H
 
-#include "kernels/opencl/cl_tile_rows.h"
+#include "kernels/opencl/attention/cl_tile_rows.h"
 
 #define TILE_EACH   (TILE_ROWS / 8)
 #define TILE_HALF   (TILE_EACH / 2)
@@ -277,7 +277,7 @@ static inline struct output output_of(const struct look *l, uint each) {
  * have too few registers for them in any case, and an array of 32 rows stays in registers. */
 #if TILE_ROWS == 64 && CL_SUB_GROUP == 16
 #define TILE_NAMED
-#include "kernels/opencl/cl_tile_named.h"
+#include "kernels/opencl/attention/cl_tile_named.h"
 #else
 /* o += e * v over a block of tokens from t on; v, after: the item's columns of token 0 of this block and of
  * the next, whose first are left in next; whole: the rows see all of it. */
