@@ -403,7 +403,7 @@ static const struct peer_model peer_models[] = {
     {"gemma-embedding-odd", "gemma-embedding", 8, 160, 224, 5, 1, 32, 300,
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS, .pooling = 1,
      .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
-    {"gemma-embedding-dense", "gemma-embedding", 7, 96, 160, 6, 2, 64, 200,
+    {"gemma-embedding-dense", "gemma-embedding", 7, 96, 160, 6, 2, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS, .pooling = 1, .dense = 224,
      .keys = {{"attention.sliding_window", 33}, {"rope.freq_base", .fraction = 1e6f}}},
 };
@@ -754,8 +754,12 @@ static inline void peer_number(struct peer_writer *p, const char *name, uint32_t
 static inline void peer_pooling(struct peer_writer *p) {
     if (p->m->pooling > 0)
         peer_number(p, "pooling_type", p->m->pooling);
-    if (p->m->dense > 0)
-        peer_number(p, "dense_2_feat_out", p->m->dense);
+    if (p->m->dense == 0)
+        return;
+    peer_number(p, "dense_2_feat_in", p->m->embd);
+    peer_number(p, "dense_2_feat_out", p->m->dense);
+    peer_number(p, "dense_3_feat_in", p->m->dense);
+    peer_number(p, "dense_3_feat_out", p->m->embd);
 }
 
 static inline void peer_own_keys(struct peer_writer *p) {
