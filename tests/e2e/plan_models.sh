@@ -1,4 +1,4 @@
-# Plans of two large models, from headers alone: src/plan/models.md is what tools/plan_models prints, and scratch does not grow
+# Plans of four large models, from headers alone: src/plan/models.md is what tools/plan_models prints, and scratch does not grow
 # with the context.
 . tests/lib.sh
 
