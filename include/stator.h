@@ -267,6 +267,12 @@ typedef enum stator_request_kind {
                         the last token ("none", and "rank" of a model without a classifier) */
 } stator_request_kind;
 
+/* A picture's file: JPEG, PNG or WebP. */
+typedef struct stator_picture {
+    const void *data;
+    size_t length;
+} stator_picture;
+
 typedef struct stator_request {
     size_t size;
     stator_request_kind kind;
@@ -281,6 +287,11 @@ typedef struct stator_request {
     uint32_t top_logprobs;
     stator_sampling sampling;
     uint32_t dimensions; /* EMBED: the first so many values of an embedding, scaled to length 1; 0: all */
+    /* With model.vision: pictures, in the order in which their markers (stator_vision.marker) stand among the
+     * tokens. Each marker becomes the tokens of its picture, which count into the context. submit decodes the
+     * files; they are the caller's again afterwards. */
+    const stator_picture *pictures;
+    size_t n_pictures; /* at most vision.pictures */
 } stator_request;
 
 #define STATOR_TOP_LOGPROBS 20
@@ -295,6 +306,28 @@ typedef struct stator_request {
  * for the context, ids outside the vocabulary). STATOR_BUSY: memory.sequences requests and server.max_queue
  * more are there already; a request is until its DONE was polled. */
 stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e);
+
+/* What the engine does with pictures. */
+typedef struct stator_vision {
+    size_t size;
+    uint32_t pictures; /* that a request may have, and all together (vision.pictures); 0: there is no tower */
+    int32_t marker;    /* the token that stands for a picture */
+    uint64_t encoded;  /* pictures so far, and the time that the tower took for them */
+    uint64_t encode_ns;
+} stator_vision;
+/* With model.vision after stator_prepare. */
+stator_status stator_get_vision(const stator *s, stator_vision *vision, stator_error *e);
+
+typedef struct stator_picture_size {
+    size_t size;
+    uint32_t width, height;           /* of the picture */
+    uint32_t seen_width, seen_height; /* as the tower sees it */
+    uint32_t tokens;                  /* of the prompt */
+} stator_picture_size;
+/* Reads the file's headers alone. After stator_open. STATOR_USAGE: no model.vision, or a file that a request
+ * could not have. */
+stator_status stator_measure_picture(const stator *s, const stator_picture *picture,
+                                     stator_picture_size *size, stator_error *e);
 
 /* Checks a request as stator_submit would, without queueing it; after stator_prepare. */
 stator_status stator_check(const stator *s, const stator_request *request, stator_error *e);

@@ -1,5 +1,6 @@
 /* stator run: one prompt in, text out as it comes, the closing report on stderr. */
 #include "app/commands.h"
+#include "app/image_files.h"
 #include "app/options.h"
 #include "app/out.h"
 #include "app/sampling_rows.h"
@@ -22,7 +23,7 @@ struct run {
     const char *report;
     const char *expect_plan;
     const char *trace;
-    struct options_list set;
+    struct options_list set, images;
     uint64_t max_new;
     struct sampling_rows sampling;
     bool json, ignore_eos;
@@ -30,6 +31,7 @@ struct run {
     const char *gbnf;   /* a file */
     const char *regex;  /* an expression */
 
+    struct image_files pictures;
     stator *engine;
     stator_grammar *grammar; /* the engine's; NULL: any text is allowed */
     char *text;              /* the prompt's text, malloced, or NULL with --tokens */
@@ -79,14 +81,41 @@ static void warn_of_binary(const struct run *r) {
                 source, (size_t)(nul - r->text));
 }
 
-static stator_status tokenize_prompt(struct run *r, stator_error *e) {
-    if (r->ids != NULL)
-        return STATOR_OK;
+/* Pictures stand where the prompt has their markers; before all of it if it has none. */
+static stator_status mark_pictures(struct run *r, stator_error *e) {
+    stator_vision vision = {.size = sizeof vision};
+    stator_status st = stator_get_vision(r->engine, &vision, e);
+    size_t markers = 0, n = 0;
+    for (size_t i = 0; i < r->n_ids; i++)
+        markers += vision.pictures > 0 && r->ids[i] == vision.marker;
+    if (st != STATOR_OK || markers > 0)
+        return st;
+    char *text = image_files_mark(r->engine, &r->pictures, r->text, r->text_length, &n, e);
+    if (text == NULL)
+        return e->code;
+    free(r->text);
+    r->text = text;
+    r->text_length = n;
+    return STATOR_OK;
+}
+
+static stator_status tokenize_text(struct run *r, stator_error *e) {
     size_t capacity = 3 * r->text_length + 5;
+    free(r->ids);
     r->ids = malloc(capacity * sizeof *r->ids);
     if (r->ids == NULL)
         return error_set(e, STATOR_FAILED, "no memory for the prompt's token ids");
     return stator_tokenize(r->engine, r->text, r->text_length, 1, 1, r->ids, capacity, &r->n_ids, e);
+}
+
+static stator_status tokenize_prompt(struct run *r, stator_error *e) {
+    if (r->ids != NULL)
+        return STATOR_OK;
+    stator_status st = tokenize_text(r, e);
+    if (st != STATOR_OK || r->pictures.n == 0)
+        return st;
+    st = mark_pictures(r, e);
+    return st == STATOR_OK ? tokenize_text(r, e) : st;
 }
 
 /* Text as it comes: to stdout, or kept for --json. False: it could not be written or kept. */
@@ -199,6 +228,8 @@ static stator_request request_of(const struct run *r) {
                         .ignore_eos = r->ignore_eos,
                         .sampling = sampling_rows_get(&r->sampling)};
     q.sampling.grammar = r->grammar;
+    q.pictures = r->pictures.items;
+    q.n_pictures = r->pictures.n;
     return q;
 }
 
@@ -278,6 +309,10 @@ static void print_report(const struct run *r) {
             (double)d->generate_ns * 1e-9, rate(stepped, d->generate_ns), reason_name(d->reason));
     if (d->n_guessed > 0)
         fprintf(stderr, "speculation %u of %u guesses kept\n", d->n_kept, d->n_guessed);
+    stator_vision vision = {.size = sizeof vision};
+    if (stator_get_vision(r->engine, &vision, NULL) == STATOR_OK && vision.encoded > 0)
+        fprintf(stderr, "pictures    %llu encoded, %.2f s\n", (unsigned long long)vision.encoded,
+                (double)vision.encode_ns * 1e-9);
     session_print_memory(r->engine, stderr, true);
 }
 
@@ -381,6 +416,12 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .value = "N",
          .max = INT32_MAX,
          .help = "most tokens to generate (0: until the end token or a full context)"},
+        {.name = "image",
+         .kind = OPTIONS_LIST,
+         .target = &r->images,
+         .value = "FILE",
+         .help = "a picture of the prompt (JPEG, PNG, WebP; may be repeated): where the prompt has [IMG], or "
+                 "before it; needs model.vision"},
 #define SAMPLING_TARGET r->sampling
 #include "app/sampling_rows.def"
         {.name = "ignore-eos",
@@ -442,10 +483,13 @@ int run_command(int argc, char **argv) {
     if (st == STATOR_OK)
         st = read_prompt(&r, &e);
     if (st == STATOR_OK)
+        st = image_files_read(&r.images, &r.pictures, &e);
+    if (st == STATOR_OK)
         warn_of_binary(&r);
     if (st == STATOR_OK)
         st = run_engine(&r, &e);
     session_close(r.engine);
+    image_files_free(&r.pictures);
     free(r.text);
     free(r.ids);
     free(r.out);

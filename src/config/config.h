@@ -25,12 +25,17 @@
 #define CONFIG_CHECKPOINTS_AUTO UINT64_MAX    /* server.checkpoints = "auto" */
 #define CONFIG_CONTEXT_AUTO     UINT64_MAX    /* memory.context = "auto": the largest that fits */
 #define CONFIG_MOST_GUESSES     16            /* speculation.tokens */
+#define CONFIG_MOST_PICTURES    64            /* vision.pictures */
 #define CONFIG_SEED_RANDOM      UINT64_MAX    /* sampling.seed = "random": from the clock */
 
 /* One per key; the order of the table, of `stator config` and of `stator help config`. */
 enum config_key {
     CONFIG_MODEL_PATH,
     CONFIG_MODEL_POOLING,
+    CONFIG_MODEL_VISION,
+    CONFIG_VISION_MAX_PIXELS,
+    CONFIG_VISION_PICTURES,
+    CONFIG_VISION_DECODE,
     CONFIG_DEVICES_USE,
     CONFIG_DEVICES_SPLIT,
     CONFIG_DEVICES_FACTS,
@@ -145,7 +150,13 @@ struct config {
     struct {
         char path[CONFIG_PATH]; /* never empty after config_load */
         enum config_pooling pooling;
+        char vision[CONFIG_PATH]; /* of the vision tower; empty: none */
     } model;
+    struct {
+        uint64_t max_pixels; /* of a picture that the tower sees */
+        uint64_t pictures;   /* that are held at a time */
+        uint64_t decode;     /* bytes */
+    } vision;
     struct {
         char use[CONFIG_LIST];   /* as text: "auto", or names separated by ", " */
         char split[CONFIG_LIST]; /* as text: "auto", "tensor", or numbers separated by ",", maybe behind

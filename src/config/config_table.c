@@ -31,6 +31,25 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "\"last\": an embedding, of the hidden states of all tokens, of the first, or of the last "
                  "one. \"rank\": how well a document answers a query. \"auto\" is what the file says (key "
                  "pooling_type), or \"none\"."},
+    [CONFIG_MODEL_VISION] =
+        {TEXT(model, vision), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+         .help = "The file of the model's vision tower (mmproj), so that prompts may have pictures. It runs "
+                 "on the CPU, and the model's first device must be a CPU too."},
+    [CONFIG_VISION_MAX_PIXELS] =
+        {KEY(vision, max_pixels), .kind = CONFIG_KIND_INTEGER, .min = 256, .max = 1 << 24,
+         .default_text = "1500000", .unit = "pixels",
+         .help = "The most pixels of a picture that the tower sees; larger pictures shrink. Memory and time "
+                 "of the tower follow from it."},
+    [CONFIG_VISION_PICTURES] =
+        {KEY(vision, pictures), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_PICTURES,
+         .default_text = "4", .unit = "pictures",
+         .help = "Pictures whose embeddings are held at a time, of all requests together. A request can't have "
+                 "more."},
+    [CONFIG_VISION_DECODE] =
+        {KEY(vision, decode), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 4 * GIB,
+         .default_text = "128MiB", .unit = "bytes",
+         .help = "Memory to decode a picture's file in: four bytes per pixel, and for some files ten. A file "
+                 "that needs more is refused."},
     [CONFIG_DEVICES_USE] =
         {TEXT(devices, use), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
          .help = "The devices to use, in the order of the layers: \"cpu\", \"cpu:0, cpu:1\", "

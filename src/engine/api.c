@@ -102,6 +102,7 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     phase_init(&s->phase);
     pthread_mutex_init(&s->submit_lock, NULL);
     pthread_mutex_init(&s->edge_lock, NULL);
+    pthread_mutex_init(&s->pictures.lock, NULL);
     pthread_mutex_init(&s->grammars.lock, NULL);
     st = open_parts(s, o, e);
     if (st != STATOR_OK) {
@@ -235,6 +236,8 @@ static void undo_start(struct stator *s) {
     pages_unmap(s->start.tokenizer_memory, s->planning.tokenizer_bytes);
     pages_unmap(s->start.run, s->start.run_bytes);
     pages_unmap(s->start.kv_buffers, s->planning.kv_disk.bytes);
+    pages_unmap(s->start.pictures, s->planning.pictures.bytes);
+    s->start.pictures = NULL;
     s->start.staging = s->start.tokenizer_memory = s->start.run = s->start.kv_buffers = NULL;
     s->kv_disk.keys = NULL;
     s->tokenizer = NULL;
@@ -383,6 +386,7 @@ void stator_close(stator *s) {
         close(s->bell.fd);
     pthread_mutex_destroy(&s->submit_lock);
     pthread_mutex_destroy(&s->edge_lock);
+    pthread_mutex_destroy(&s->pictures.lock);
     pthread_mutex_destroy(&s->grammars.lock);
     pages_unmap(s->start.edge, s->planning.edge_bytes);
     pages_unmap(s->grammars.memory, s->planning.grammars_bytes);

@@ -30,6 +30,7 @@
 #include "engine/cache/kv_jobs.h"
 #include "engine/cache/kv_pool.h"
 #include "engine/run/outbox.h"
+#include "engine/run/pictures.h"
 #include "engine/sampling/sampler.h"
 #include "engine/draft/speculation.h"
 #include "plan/planning.h"
@@ -96,6 +97,8 @@ struct engine_request {
     uint32_t top_logprobs;
     int32_t *tokens; /* [context + 1]: the prompt, then what was generated */
     uint32_t n_tokens;
+    struct request_picture *pictures; /* [vision.pictures] */
+    uint32_t n_pictures;
     uint64_t submitted_ns;
     struct engine_shown shown;
     struct outbox out;
@@ -256,6 +259,7 @@ struct engine_start {
     void *tokenizer_memory;
     struct token_trees trees;
     void *kv_buffers; /* planning.kv_disk.bytes */
+    void *pictures;   /* planning.pictures.bytes */
     void *edge;       /* the program's (stator_edge_memory), planning.edge_bytes */
     void *engine_stack;
     pthread_t thread;
@@ -348,7 +352,8 @@ struct stator {
     double *rope_frequency; /* radians per position, of every pair of the step's angles */
     struct sampler sampler;
     struct draft draft; /* the model that guesses, if there is one */
-    uint32_t *waiting;  /* slots submitted and not yet admitted, oldest first */
+    struct engine_pictures pictures;
+    uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;
     uint64_t step_ns; /* when the last step ended */
 

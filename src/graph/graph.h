@@ -19,7 +19,8 @@
 
 enum graph_kind {
     GRAPH_FILL,  /* clears cache blocks that the step names, or copies other blocks to them */
-    GRAPH_EMBED, /* out = rows of weight[0] by token id, scaled */
+    GRAPH_EMBED, /* out = rows of weight[0] by token id, scaled. The row of a token GRAPH_PICTURE is that of
+                    `work`, as it is */
     GRAPH_NORM, /* out = rms_norm(in) * weight[0]; RESIDUAL: out += the normed row; an optional weight[1] then
                  scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
@@ -58,13 +59,19 @@ enum graph_kind {
                          weight[0]: [taps, channels]. Keeps b * x of the last taps - 1 tokens in the cache */
     GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
-    GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all logits are finite */
-    GRAPH_LAND,       /* out = the slot's half of the landing zone `in` */
-    GRAPH_SEND,       /* the slot's half of `out` = in; it then goes to the next device's landing zone */
-    GRAPH_EXCHANGED,  /* tensor split: joins the columns that each device has in its value `in` to whole rows.
-                         out = the joined rows, in the number formats of out; RESIDUAL: out += them */
+    GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
+    GRAPH_MERGE,  /* for the rows whose logits the step wants: row r of out has op.merged rows of `in`, from
+                     row r * op.merged on, column by column: their columns 0, then their columns 1, .. */
+    GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all logits are finite */
+    GRAPH_LAND,   /* out = the slot's half of the landing zone `in` */
+    GRAPH_SEND,   /* the slot's half of `out` = in; it then goes to the next device's landing zone */
+    GRAPH_EXCHANGED, /* tensor split: joins the columns that each device has in its value `in` to whole rows.
+                        out = the joined rows, in the number formats of out; RESIDUAL: out += them */
     GRAPH_KINDS
 };
+
+/* The id of a token whose row is a picture's: the host has written it (graph.pictures). */
+#define GRAPH_PICTURE (-1)
 
 enum graph_epilogue {
     GRAPH_STORE,    /* out = sum + bias */
@@ -285,6 +292,7 @@ struct graph_op {
         float scale;              /* EMBED: of the rows */
         float cap;                /* SOFTCAP */
         uint32_t kept;            /* KEEP: rows of a sequence in out */
+        uint32_t merged;          /* MERGE */
         struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR, CENTER (inv_width) */
         struct graph_heads heads;
         struct graph_rope rope;
@@ -360,6 +368,8 @@ struct graph_want {
     bool counted;
     /* int8 values with enough rows are stored as tiles (act_tiles.h), for the CPU's kernels. */
     bool tiled;
+    /* Tokens may be GRAPH_PICTURE: EMBED has a value graph.pictures for their rows. */
+    bool pictures;
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
      * afterwards. */
     bool experts_apart;
@@ -393,9 +403,12 @@ struct graph {
      * tokens is [guess, n_ops); a step with STEP_GUESS runs it. Without a head nextn == nextn_end and guess
      * == n_ops. */
     uint32_t nextn, nextn_end, guess;
-    uint32_t logits;  /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
-    uint32_t picks;   /* value: [logits_rows] of struct step_pick (argmax), exchange; width 2, f32-sized;
-                         GRAPH_NONE without a tail */
+    uint32_t logits;   /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
+    uint32_t picks;    /* value: [logits_rows] of struct step_pick (argmax), exchange; width 2, f32-sized;
+                          GRAPH_NONE without a tail */
+    uint32_t pictures; /* value: f32 [batch][n_embd], exchange, a half per slot: rows that the host writes for
+                          tokens GRAPH_PICTURE. A vision tower: the pixels of its patches. GRAPH_NONE without
+                          pictures */
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing; /* the same, for the next device; GRAPH_NONE on the last */

@@ -3,7 +3,7 @@
 
 static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_FILL] = {.name = "fill", .rows = GRAPH_FILLED},
-    [GRAPH_EMBED] = {.name = "embed", .writes = GRAPH_OUT, .use = GRAPH_LOOKUP},
+    [GRAPH_EMBED] = {.name = "embed", .reads = GRAPH_WORK, .writes = GRAPH_OUT, .use = GRAPH_LOOKUP},
     [GRAPH_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_FORMS] = {.name = "quantise", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MATMUL] = {.name = "matmul", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
@@ -30,6 +30,8 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_KEEP] = {.name = "keep states", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_CENTER] = {.name = "center", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SOFTCAP] = {.name = "softcap", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
+    [GRAPH_GELU] = {.name = "gelu", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_MERGE] = {.name = "merge", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},

@@ -262,6 +262,8 @@ struct kernels {
     void (*gelu_mul)(float *y, const float *gate, const float *up, uint32_t n);
     /* y[i] = the square of the larger of x[i] and +0, rounded; y may be x. */
     void (*relu2)(float *y, const float *x, uint32_t n);
+    /* y[i] = num_gelu_erf(x[i]); y may be x. One function for all tiers: a picture has few rows of it. */
+    void (*gelu_erf)(float *y, const float *x, uint32_t n);
     /* g = the smaller of gate[i] and limit, u = up[i] clamped to +-limit: y[i] = (num_sigmoid(g * alpha) * g)
      * * (u + 1); y may be gate. */
     void (*clamped_glu)(float *y, const float *gate, const float *up, uint32_t n, float alpha, float limit);

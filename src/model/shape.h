@@ -200,7 +200,8 @@ struct shape_experts {
 
 struct shape {
     const struct arch *arch;
-    bool arch_unknown; /* general.architecture says one that is not in the list */
+    const struct tower *tower; /* it is a vision tower's; else NULL */
+    bool arch_unknown;         /* general.architecture says one that is not in the list */
     char arch_name[32];
     char model_name[128]; /* general.name, or the file's name; without control characters */
     uint32_t n_layers;

@@ -17,6 +17,7 @@
  *   devices   array of places, in the order of the layers:
  *     name, budget, total
  *     draft               true: the device of the model that guesses (speculation.mode "draft"), the last
+ *     vision              true: the device of the vision tower (model.vision), the last
  *     layers              {first, count}
  *     share               {index, of, received_bytes_per_token: from the other devices}, with a tensor split:
  *                         the device has a share of each of those layers
@@ -92,7 +93,8 @@ struct plan_spill {
 struct plan_place {
     char name[32]; /* "cpu:0", "host" */
     bool is_host;
-    bool is_draft; /* of the model that guesses */
+    bool is_draft;  /* of the model that guesses */
+    bool is_vision; /* of the vision tower */
     uint64_t budget;
     uint64_t total;
     uint32_t n_arenas;

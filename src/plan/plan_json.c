@@ -61,6 +61,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
     json_put_u64(j, "total", place->total);
     if (place->is_draft)
         json_put_bool(j, "draft", true);
+    if (place->is_vision)
+        json_put_bool(j, "vision", true);
     if (!place->is_host) {
         json_open_object(j, "layers");
         json_put_u64(j, "first", place->first_layer);

@@ -45,8 +45,11 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
     add_engine_slice(p, a, "model's directory", gguf_host_bytes(s->gguf));
     add_engine_slice(p, a, "shape, graph, plan", s->tables_bytes);
     if (s->draft.gguf != NULL) {
-        add_engine_slice(p, a, "draft model's directory", gguf_host_bytes(s->draft.gguf));
-        add_engine_slice(p, a, "draft model's shape, graph", s->draft.tables_bytes);
+        const bool tower = s->draft.tower != NULL;
+        add_engine_slice(p, a, tower ? "vision tower's directory" : "draft model's directory",
+                         gguf_host_bytes(s->draft.gguf));
+        add_engine_slice(p, a, tower ? "vision tower's shape, graph" : "draft model's shape, graph",
+                         s->draft.tables_bytes);
     }
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", s->engine.run_bytes(s->engine.context, want));
@@ -60,6 +63,8 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
         plan_add_arena(host, "grammars", s->grammars_bytes, s->grammars_bytes);
     if (s->kv_disk.bytes > 0)
         plan_add_arena(host, "kv_disk", s->kv_disk.bytes, s->kv_disk.bytes);
+    if (s->pictures.bytes > 0)
+        plan_add_arena(host, "pictures", s->pictures.bytes, s->pictures.bytes);
     for (uint32_t i = 0; i < planning_parts(s); i++)
         if (s->devices[i].facts.host_memory && !s->devices[i].facts.remote)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
@@ -277,7 +282,12 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_text(p, "model", directory);
     if (s->draft.gguf != NULL) {
         planner_directory(s->draft.gguf, directory);
-        plan_add_text(p, "draft", directory);
+        plan_add_text(p, s->draft.tower != NULL ? "vision" : "draft", directory);
+    }
+    if (s->pictures.bytes > 0) {
+        plan_add_number(p, "max_pixels", s->config.vision.max_pixels);
+        plan_add_number(p, "pictures", s->pictures.n);
+        plan_add_number(p, "picture_decode", s->pictures.decode_bytes);
     }
     plan_add_number(p, "context", want->context);
     plan_add_number(p, "sequences", want->sequences);

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "model/gguf.h"
 #include "model/shape.h"
+#include "model/tower.h"
 #include "plan/plan.h"
 
 /* Sizes that the plan follows from, all resolved. */
@@ -74,10 +75,21 @@ struct planning_kv_disk {
 
 #define PLANNING_NONE UINT32_MAX
 
-/* A second model, which guesses (speculation.mode = "draft"). Its one device stands behind those of the
+/* model.vision: what lies between a picture's file and the prompt. All 0: there is no tower. */
+struct planning_pictures {
+    uint32_t n;            /* pictures that are held (vision.pictures) */
+    uint32_t rows;         /* of the largest: tokens that the tower makes of it */
+    uint64_t each;         /* bytes of one: its pixels at first, its embeddings then */
+    uint64_t decode_bytes; /* vision.decode */
+    uint64_t bytes;        /* of all */
+};
+
+/* A second model: one that guesses (speculation.mode = "draft"), or the vision tower (model.vision). Its one
+ * device stands behind those of the
  * model, in struct planning and in the plan's places. */
 struct planning_draft {
-    struct gguf *gguf; /* NULL: there is none */
+    struct gguf *gguf;   /* NULL: there is none */
+    struct tower *tower; /* NULL: it guesses */
     struct shape *shape;
     void *tables; /* as the model's */
     uint64_t tables_bytes;
@@ -115,6 +127,7 @@ struct planning {
     uint64_t edge_bytes;     /* of `plan`; 0: this engine is no server's (edge.h) */
     uint64_t grammars_bytes; /* of compiled grammars and their vocabulary; 0: none are planned */
     struct planning_kv_disk kv_disk;
+    struct planning_pictures pictures;
     enum plan_purpose purpose;
     uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used */
     struct plan plan;

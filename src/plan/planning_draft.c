@@ -1,6 +1,7 @@
 #include "plan/planning_draft.h"
 
 #include "arch/arch.h"
+#include "arch/vision.h"
 #include "kernels/kernels.h"
 #include "model/same_vocabulary.h"
 #include "os/pages.h"
@@ -10,12 +11,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static stator_status map_tables(struct planning_draft *d, const struct shape *shape, stator_error *e) {
+/* Shape and tower live in the tables; the arguments are copies that go. */
+static stator_status map_tables(struct planning_draft *d, const struct shape *shape,
+                                const struct tower *tower, stator_error *e) {
     for (int pass = 0; pass < 2; pass++) {
         struct carve c = pass == 0 ? carve_count() : carve_in(d->tables, d->tables_bytes);
         d->shape = carve_take(&c, 1, sizeof *shape);
+        d->tower = tower != NULL ? carve_take(&c, 1, sizeof *tower) : NULL;
         if (pass == 1)
             *d->shape = *shape;
+        if (pass == 1 && tower != NULL) {
+            *d->tower = *tower;
+            d->shape->tower = d->tower;
+        }
         arch_layout(&d->graph, &c, pass == 1 ? d->shape : shape, 1);
         d->place_work_bytes = graph_place_work_bytes(&d->graph);
         d->place_work = carve_take(&c, d->place_work_bytes, 1);
@@ -58,9 +66,61 @@ static stator_status read_model(struct planning *s, stator_error *e) {
             "speculation.model: model '%s' generates no text, because its tokens see those behind them",
             shape->model_name);
     if (st == STATOR_OK)
-        st = map_tables(d, shape, e);
+        st = map_tables(d, shape, NULL, e);
     pages_unmap(shape, sizeof *shape);
     return st == STATOR_OK ? find_states(d, e) : st;
+}
+
+/* What pictures need beside the tower's device. */
+static void size_pictures(struct planning *s) {
+    struct planning_pictures *p = &s->pictures;
+    const struct tower *t = s->draft.tower;
+    const uint64_t patches = tower_most_patches(t, s->config.vision.max_pixels);
+    p->n = (uint32_t)s->config.vision.pictures;
+    p->rows = (uint32_t)(patches / ((uint64_t)t->merge * t->merge));
+    p->each = arith_round_up(
+        ARITH_MAX(patches * 3 * t->patch * t->patch, (uint64_t)p->rows * t->text_width * sizeof(float)),
+        CARVE_ALIGN);
+    p->decode_bytes = arith_round_up(s->config.vision.decode, CARVE_ALIGN);
+    p->bytes = pages_rounded(arith_must_add(arith_must_mul(p->n, p->each), p->decode_bytes));
+}
+
+/* The file of model.vision. What of the model or its devices can't go with it is refused. */
+static stator_status read_tower(struct planning *s, stator_error *e) {
+    struct planning_draft *d = &s->draft;
+    struct {
+        struct shape shape, text;
+        struct tower tower;
+    } *read = NULL;
+    void *memory = NULL;
+    stator_status st = gguf_open(s->config.model.vision, &d->gguf, e);
+    if (st == STATOR_OK)
+        st = pages_map(sizeof *read, "the vision tower's shape", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    read = memory;
+    st = vision_read(d->gguf, s->config.vision.max_pixels, &read->tower, &read->shape, e);
+    if (st == STATOR_OK)
+        st = arch_read(s->gguf, &read->text, e);
+    if (st == STATOR_OK && read->text.n_embd != read->tower.text_width)
+        st = error_set(e, STATOR_USAGE,
+                       "model.vision: the tower of %s is for a text model of width %u, this one has %u",
+                       s->config.model.vision, read->tower.text_width, read->text.n_embd);
+    if (st == STATOR_OK && read->text.layer_embd > 0)
+        st = error_set(e, STATOR_USAGE,
+                       "model.vision: each layer of %s models has embeddings of its own, with which pictures "
+                       "don't go together yet",
+                       read->text.arch_name);
+    if (st == STATOR_OK && (s->config.devices.tensor || s->config.cluster.n > 0))
+        st = error_set(e, STATOR_USAGE,
+                       "model.vision: pictures go neither with devices.split = \"tensor\" nor with "
+                       "cluster.stages yet");
+    if (st == STATOR_OK)
+        st = map_tables(d, &read->shape, &read->tower, e);
+    pages_unmap(memory, sizeof *read);
+    if (st == STATOR_OK)
+        size_pictures(s);
+    return st;
 }
 
 /* A described device has its facts from devices.facts or the list of --device, and runs as our processor. */
@@ -101,6 +161,14 @@ stator_status planning_draft_open(struct planning *s, const struct device_option
     const char *name = c->speculation.device;
     uint32_t one = 0;
     s->draft.beside = PLANNING_NONE;
+    if (c->model.vision[0] != '\0') {
+        stator_status read = read_tower(s, e);
+        if (read == STATOR_OK)
+            read = device_choose("cpu:0", o, &s->draft.choice, 1, &one, e);
+        if (read == STATOR_OK)
+            planning_draft_place(s);
+        return read;
+    }
     if (c->speculation.mode != CONFIG_SPECULATION_DRAFT)
         return STATOR_OK;
     stator_status st = read_model(s, e);
@@ -125,7 +193,7 @@ void planning_draft_place(struct planning *s) {
     char name[sizeof d->facts.name];
     if (s->draft.gguf == NULL)
         return;
-    const bool follows = s->config.speculation.device[0] == '\0';
+    const bool follows = s->draft.tower == NULL && s->config.speculation.device[0] == '\0';
     d->choice = follows ? s->devices[0].choice : s->draft.choice;
     d->facts = follows ? s->devices[0].facts : s->draft.choice.facts;
     d->graph = s->draft.graph;
@@ -139,13 +207,21 @@ void planning_draft_place(struct planning *s) {
         if (!d->facts.host_memory && strcmp(d->facts.name, of->facts.name) == 0)
             s->draft.beside = i;
     }
-    snprintf(name, sizeof name, "draft/%.25s", d->facts.name);
+    snprintf(name, sizeof name, "%s/%.20s", s->draft.tower != NULL ? "vision" : "draft", d->facts.name);
     memcpy(d->facts.name, name, sizeof name);
 }
 
 struct planning_want planning_draft_want(const struct planning *s, const struct planning_want *want) {
     CHECK(s->draft.gguf != NULL && want->sequences > 0);
     struct planning_want own = *want;
+    if (s->draft.tower != NULL) /* a picture is a step */
+        return (struct planning_want){.context = s->draft.shape->context_trained,
+                                      .sequences = 1,
+                                      .batch = s->draft.shape->context_trained,
+                                      .logits_rows = s->pictures.rows,
+                                      .kv_type_k = KERNELS_KV_F32,
+                                      .kv_type_v = KERNELS_KV_F32,
+                                      .any_slice = want->any_slice};
     own.context = ARITH_MIN(want->context, s->draft.shape->context_trained);
     own.logits_rows = want->sequences;
     own.guesses = 0;

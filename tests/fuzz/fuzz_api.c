@@ -27,6 +27,9 @@ static struct api_model model = {.name = "m",
                                  .context = 512,
                                  .vocab = 1000,
                                  .infills = true,
+                                 .marker = "[IMG]",
+                                 .marker_length = 5,
+                                 .pictures = 4,
                                  .default_max_tokens = 16};
 
 static const struct kind {

@@ -1,5 +1,6 @@
 /* stator plan: the memory plan, without touching a device or reading a weight. */
 #include "app/commands.h"
+#include "app/image_files.h"
 #include "app/options.h"
 #include "app/out.h"
 #include "app/plan/plan_parts.h"
@@ -14,7 +15,7 @@
 
 struct asked {
     struct options_list set;
-    struct options_list devices;
+    struct options_list devices, images;
     bool json, ascii, verbose, serve, chat;
     bool svg_only; /* on standard output */
     const char *svg;
@@ -94,6 +95,16 @@ static stator_status print_hosts(const char *config, const struct asked *o, stat
     return st;
 }
 
+/* What the pictures of --image become. */
+static stator_status print_pictures(const struct asked *o, const stator *s, stator_error *e) {
+    struct image_files files = {.n = 0};
+    stator_status st = image_files_read(&o->images, &files, e);
+    if (st == STATOR_OK)
+        st = image_files_print(s, &o->images, &files, e);
+    image_files_free(&files);
+    return st;
+}
+
 /* The plan in every form that was asked for. */
 static stator_status show(const char *config, const struct asked *o, stator *s, bool fits, stator_error *e) {
     const struct plan *p = plan_view(s);
@@ -112,6 +123,8 @@ static stator_status show(const char *config, const struct asked *o, stator *s, 
         print_table(s, p, o->verbose);
         if (fits)
             st = print_hosts(config, o, s, e);
+        if (st == STATOR_OK)
+            st = print_pictures(o, s, e);
     }
     return st;
 }
@@ -147,6 +160,11 @@ int plan_command(int argc, char **argv) {
          .kind = OPTIONS_FLAG,
          .target = &o.chat,
          .help = "as `stator chat` plans: with checkpoints, if the model has windows or recurrent states"},
+        {.name = "image",
+         .kind = OPTIONS_LIST,
+         .target = &o.images,
+         .value = "FILE",
+         .help = "say how many tokens of a prompt a picture becomes (with model.vision; may be repeated)"},
         {.name = "verbose",
          .letter = 'v',
          .kind = OPTIONS_FLAG,

@@ -128,6 +128,20 @@ static void build_softcap(struct op_graph *b) {
     add_op(b, GRAPH_SOFTCAP, v, v)->cap = 0.5f;
 }
 
+static void build_gelu(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    add_op(b, GRAPH_GELU, in, add_output(b, b->sizes->in));
+}
+
+/* Of so many patches side by side that no step has too few of them. */
+static void build_merge(struct op_graph *b) {
+    const uint32_t in = add_value(b, "wide", OP_CASES_BATCH * b->sizes->used, b->sizes->in, GRAPH_F32);
+    fill_value(b, in);
+    begin_tail(b);
+    const uint32_t out = add_output(b, b->sizes->in * b->sizes->used);
+    add_op(b, GRAPH_MERGE, in, out)->merged = b->sizes->used;
+}
+
 /* The output matrix with the norm before it. */
 static void build_tail(struct op_graph *b) {
     const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
@@ -270,7 +284,7 @@ static void add_heads(struct op_graph *b, uint32_t cache, uint32_t qkv) {
 
 /* Products, norms and rotation of heads, stores and attention: the GPU's kernels store heads where a product
  * makes them. */
-static void build_attention(struct op_graph *b) {
+static void add_attention(struct op_graph *b, bool whole) {
     const struct op_shape *z = b->sizes;
     struct graph *g = &b->graph;
     const uint32_t cache = add_kv_cache(b);
@@ -287,11 +301,21 @@ static void build_attention(struct op_graph *b) {
                                              .dim_k = z->dim,
                                              .dim_v = z->dim,
                                              .scale = 1.0f / sqrtf((float)z->dim),
+                                             .both = whole,
                                              .arrivals = arrivals};
     graph_op_cache(g, op, cache);
-    graph_op_weight(g, op, add_vector(b, z->heads, 0, 1), NULL, 0);
+    if (!whole)
+        graph_op_weight(g, op, add_vector(b, z->heads, 0, 1), NULL, 0);
     if (g->want.cells > 0)
         op->work = add_value(b, "cells", g->want.cells, z->heads * (z->dim + 2), GRAPH_F32);
+}
+
+static void build_attention(struct op_graph *b) {
+    add_attention(b, false);
+}
+
+static void build_whole_attention(struct op_graph *b) {
+    add_attention(b, true);
 }
 
 /* Router, and the experts that it chooses; of RELU2 they have no gate. */
@@ -525,6 +549,14 @@ static const struct op_case cases[] = {
      10,
      {.in = 128, .heads = 4, .kv_heads = 4, .dim = 96, .window = 50},
      {.in = 1024, .heads = 32, .kv_heads = 8, .dim = 128, .window = 128}},
+    {"attention of all to all",
+     build_whole_attention,
+     OP_CASES_KV,
+     24,
+     {.in = 128, .heads = 4, .kv_heads = 4, .dim = 64, .cpu_only = true},
+     {0}},
+    {"gelu", build_gelu, OP_CASES_ONE, 25, {.in = 333, .cpu_only = true}, {0}},
+    {"merge", build_merge, OP_CASES_ONE, 26, {.in = 66, .used = 4, .cpu_only = true}, {0}},
     {"delta rule",
      build_delta,
      OP_CASES_ONE,

@@ -155,6 +155,12 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     struct graph_op *op = graph_add_op(p->g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, out);
     op->scale = scale;
     graph_op_weight(p->g, op, t, NULL, 0);
+    if (!p->g->want.pictures || t != p->s->token_embd)
+        return;
+    p->g->pictures =
+        graph_add_value(p->g, "pictures", GRAPH_EXCHANGE, p->g->want.batch, p->s->n_embd, GRAPH_F32);
+    graph_value_halves(p->g, p->g->pictures, p->g->want.result_halves);
+    op->work = p->g->pictures;
 }
 
 /* The first device of a tensor split has all columns, which the others need. */

@@ -76,6 +76,9 @@ static size_t attention_work(const struct device_model *m) {
         if (m->graph->ops[i].kind != GRAPH_ATTENTION)
             continue;
         uint32_t group = a->heads / a->kv_heads;
+        if (a->both) /* a group of queries, and room for them and their results */
+            most = ARITH_MAX(most, kernels_attention_work(1, KERNELS_MAX_GROUP, a->dim_k, a->dim_v) +
+                                       (size_t)KERNELS_MAX_GROUP * (a->dim_k + a->dim_v));
         most = ARITH_MAX(most,
                          kernels_attention_work(kernels_attention_queries(group), group, a->dim_k, a->dim_v));
     }
@@ -88,7 +91,7 @@ static size_t attention_parts(const struct device_choice *c, const struct device
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
         const struct graph_op *op = &m->graph->ops[i];
         const struct graph_attention *a = &op->attention;
-        if (op->kind != GRAPH_ATTENTION || a->kv_heads % c->threads == 0)
+        if (op->kind != GRAPH_ATTENTION || a->both || a->kv_heads % c->threads == 0)
             continue;
         /* A window may begin and end inside of a split. */
         const size_t ends = m->graph->caches[op->cache].kind == GRAPH_RING ? 2 : 1;
@@ -117,7 +120,7 @@ static size_t norm_stride(const struct device_model *m) {
         const struct graph_op *op = &m->graph->ops[i];
         if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
             most = ARITH_MAX(most, m->graph->values[op->out].width / ARITH_MAX(op->norm.parts, 1u));
-        if (op->kind == GRAPH_EXCHANGED)
+        if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_MERGE)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));

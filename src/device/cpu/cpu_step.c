@@ -82,6 +82,10 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
     CHECK(width == w->layout.cols);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         uint32_t row = (uint32_t)tokens[t];
+        if (tokens[t] == GRAPH_PICTURE && op->work != GRAPH_NONE) {
+            memcpy(x + (size_t)t * width, value_f32(m, op->work) + (size_t)t * width, width * sizeof *x);
+            continue;
+        }
         CHECK(row < w->layout.rows);
         /* One panel is a matrix of its own: pieces lie in different slices. */
         float *to = x + (size_t)t * width;
@@ -145,6 +149,39 @@ static void run_forms(const struct member *m, const struct graph_op *op) {
         if (a.f32 != NULL)
             memcpy(a.f32 + (size_t)t * out->width, x, out->width * sizeof *x);
         quantise_row(m, out, &a, t, x);
+    }
+}
+
+/* Where a row is made that may be wanted as int8 only. */
+static float *row_at(const struct member *m, const struct kernels_act *a, uint32_t width, uint32_t t) {
+    return a->f32 != NULL ? a->f32 + (size_t)t * width : m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+}
+
+static void run_gelu(const struct member *m, const struct graph_op *op) {
+    const struct graph_value *out = &m->g->values[op->out];
+    const struct kernels_act a = value_act(m, op->out);
+    const float *in = value_f32(m, op->in);
+    const uint32_t n = rows_of(m, op);
+    for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
+        float *y = row_at(m, &a, out->width, t);
+        m->d->kernels.gelu_erf(y, in + (size_t)t * out->width, out->width);
+        quantise_row(m, out, &a, t, y);
+    }
+}
+
+static void run_merge(const struct member *m, const struct graph_op *op) {
+    const struct graph_value *out = &m->g->values[op->out];
+    const struct kernels_act a = value_act(m, op->out);
+    const float *in = value_f32(m, op->in);
+    const uint32_t width = out->width / op->merged;
+    CHECK(width == m->g->values[op->in].width);
+    for (uint32_t t = share_begin(m, m->h->n_rows); t < share_end(m, m->h->n_rows); t++) {
+        const float *x = in + (size_t)t * op->merged * width;
+        float *y = row_at(m, &a, out->width, t);
+        for (uint32_t c = 0; c < width; c++)
+            for (uint32_t k = 0; k < op->merged; k++)
+                y[c * op->merged + k] = x[(size_t)k * width + c];
+        quantise_row(m, out, &a, t, y);
     }
 }
 
@@ -305,7 +342,8 @@ static void quantise_later(const struct member *m, const struct graph_op *op) {
         return;
     team_barrier(m->d->team, m->id);
     struct kernels_act a = value_act(m, op->out);
-    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++)
+    const uint32_t n = rows_of(m, op);
+    for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++)
         quantise_row(m, v, &a, t, a.f32 + (size_t)t * v->width);
 }
 
@@ -583,7 +621,63 @@ static void merge_splits(const struct member *m, const struct graph_op *op, cons
     }
 }
 
+/* Whether all queries of a chunk see the same. */
+static bool groups_queries(const struct member *m, const struct graph_op *op) {
+    return op->attention.both && !op->attention.latent && op->n_weights == 0 &&
+           m->g->caches[op->cache].window == 0;
+}
+
+/* Queries of one head that the kernel takes at a time where each sees all tokens of its chunk: it computes
+ * them as the query heads that share a KV head, at the place of the chunk's last token. So they are, bit for
+ * bit, what kernels.attention says. */
+static void run_whole_part(const struct member *m, const struct graph_op *op, const struct step_chunk *c,
+                           uint32_t head, uint32_t first, uint32_t n) {
+    const struct graph_attention *g = &op->attention;
+    const uint32_t in_width = m->g->values[op->in].width;
+    const struct graph_value *out = &m->g->values[op->out];
+    const uint32_t kv_head = head / (g->heads / g->kv_heads);
+    struct kernels_attention a = attention_of(m, op, c, kv_head, 0, 1);
+    float *q = a.work + kernels_attention_work(1, KERNELS_MAX_GROUP, g->dim_k, g->dim_v);
+    float *y = q + (size_t)KERNELS_MAX_GROUP * g->dim_k;
+    const float *from =
+        value_f32(m, op->in) + (size_t)(c->first + first) * in_width + (size_t)head * g->dim_k;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(q + (size_t)i * g->dim_k, from + (size_t)i * in_width, g->dim_k * sizeof *q);
+    a.q = q;
+    a.out = y;
+    a.q_stride = (size_t)n * g->dim_k;
+    a.out_stride = (size_t)n * g->dim_v;
+    a.group = n;
+    m->d->kernels.attention(&a);
+    float *to = value_f32(m, op->out) + (size_t)(c->first + first) * out->width + (size_t)head * g->dim_v;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(to + (size_t)i * out->width, y + (size_t)i * g->dim_v, g->dim_v * sizeof *y);
+}
+
+static void run_whole_attention(const struct member *m, const struct graph_op *op) {
+    const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
+    for (uint32_t c = 0; c < m->h->n_chunks; c++) {
+        CHECK(op->n_weights == 0);
+        const uint32_t parts = (chunks[c].n + KERNELS_MAX_GROUP - 1) / KERNELS_MAX_GROUP;
+        const uint64_t items = (uint64_t)parts * op->attention.heads;
+        struct team_share share = team_share_begin(m->d->team, m->id, m->lane, items);
+        for (uint64_t i, end; team_share_take(&share, 1, items, &i, &end);)
+            for (; i < end; i++) {
+                const uint32_t first = (uint32_t)(i % parts) * KERNELS_MAX_GROUP;
+                run_whole_part(m, op, &chunks[c], (uint32_t)(i / parts), first,
+                               ARITH_MIN(chunks[c].n - first, (uint32_t)KERNELS_MAX_GROUP));
+            }
+        if (c + 1 < m->h->n_chunks)
+            team_barrier(m->d->team, m->id); /* each share begins together */
+    }
+    quantise_later(m, op);
+}
+
 static void run_attention(const struct member *m, const struct graph_op *op) {
+    if (groups_queries(m, op)) {
+        run_whole_attention(m, op);
+        return;
+    }
     const struct attention_cut cut = attention_cut(m, op);
     struct team_share share = team_share_begin(m->d->team, m->id, m->lane, cut.items);
     for (uint64_t first, end; team_share_take(&share, 1, cut.items, &first, &end);)
@@ -692,7 +786,8 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_GATE] = cpu_delta_gate,     [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
     [GRAPH_PAIR] = cpu_nextn_pair,     [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
     [GRAPH_SOFTCAP] = run_softcap,     [GRAPH_GATED_CONV] = cpu_gated_conv, [GRAPH_CENTER] = run_center,
-    [GRAPH_EXCHANGED] = run_exchanged, [GRAPH_HEADS] = cpu_experts_heads,
+    [GRAPH_EXCHANGED] = run_exchanged, [GRAPH_HEADS] = cpu_experts_heads,   [GRAPH_GELU] = run_gelu,
+    [GRAPH_MERGE] = run_merge,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

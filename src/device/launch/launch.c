@@ -572,7 +572,8 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
         enum graph_kind kind = m->graph->ops[op].kind;
         if (kind == GRAPH_LAND || kind == GRAPH_SEND)
             continue;
-        if (add_op[kind] == NULL)
+        const struct graph_op *here = &m->graph->ops[op];
+        if (add_op[kind] == NULL || (kind == GRAPH_EMBED && here->work != GRAPH_NONE))
             return error_set(e, STATOR_DEVICE, "there is no GPU kernel for '%s': take devices.use = \"cpu\"",
                              graph_kind_info(kind)->name);
         stator_status st = add_op[kind](&b, op);

@@ -131,9 +131,9 @@ static uint64_t other_holder(const struct stator *s, const struct engine_sequenc
 }
 
 void sequences_keep(struct stator *s, struct engine_sequence *q) {
-    const int32_t *tokens = q->request->tokens;
+    int32_t buffer[KV_LAYOUT_BLOCK];
     for (; q->shares && q->n_kept < q->done / KV_LAYOUT_BLOCK; q->n_kept++) {
-        const int32_t *here = tokens + (size_t)q->n_kept * KV_LAYOUT_BLOCK;
+        const int32_t *here = pictures_block(s, q->request, q->n_kept, buffer);
         CHECK(q->n_kept < q->n_blocks);
         if (kv_pool_find(&s->pool, before(q, q->n_kept), here) != KV_POOL_NONE)
             return; /* another has computed the same: sequences_reuse */
@@ -146,8 +146,9 @@ void sequences_keep(struct stator *s, struct engine_sequence *q) {
  * steps that still read its own come before any that could write there again. */
 static void swap_equal(struct stator *s, struct engine_sequence *q) {
     uint64_t name = atomic_load(&q->request->id);
+    int32_t buffer[KV_LAYOUT_BLOCK];
     for (; q->n_kept < q->done / KV_LAYOUT_BLOCK; sequences_keep(s, q)) {
-        const int32_t *here = q->request->tokens + (size_t)q->n_kept * KV_LAYOUT_BLOCK;
+        const int32_t *here = pictures_block(s, q->request, q->n_kept, buffer);
         uint32_t kept = kv_pool_find(&s->pool, before(q, q->n_kept), here);
         if (kept == KV_POOL_NONE)
             continue; /* it is gone again */
@@ -170,8 +171,9 @@ static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uin
     const struct engine_request *r = q->request;
     uint32_t k = q->n_kept;
     uint32_t best = k;
+    int32_t buffer[KV_LAYOUT_BLOCK];
     for (uint32_t at = before(q, k); k < last_shared(r); k++) {
-        at = kv_pool_find(&s->pool, at, r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+        at = kv_pool_find(&s->pool, at, pictures_block(s, r, k, buffer));
         if (at == KV_POOL_NONE)
             break;
         uint32_t here = checkpoints_of(s, at);
@@ -188,7 +190,8 @@ static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uin
 bool sequences_hold_next(struct stator *s, struct engine_sequence *q) {
     const struct engine_request *r = q->request;
     const uint32_t k = q->n_kept;
-    uint32_t kept = kv_pool_find(&s->pool, before(q, k), r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+    int32_t buffer[KV_LAYOUT_BLOCK];
+    uint32_t kept = kv_pool_find(&s->pool, before(q, k), pictures_block(s, r, k, buffer));
     if (kept == KV_POOL_NONE)
         return false;
     CHECK(q->n_blocks <= k + 1 && q->n_cleared == q->n_blocks && k < q->reserved);
@@ -211,7 +214,8 @@ uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q) {
 
 void sequences_keep_next(struct stator *s, struct engine_sequence *q) {
     const uint32_t k = q->n_kept;
-    kv_pool_keep(&s->pool, q->blocks[k], before(q, k), q->request->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+    int32_t buffer[KV_LAYOUT_BLOCK];
+    kv_pool_keep(&s->pool, q->blocks[k], before(q, k), pictures_block(s, q->request, k, buffer));
     kv_disk_name(s, q, k);
     q->n_kept++;
 }
@@ -318,9 +322,10 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->began_ns = q->prompt_done_ns = 0;
     speculation_begin(s, q);
     checkpoints_begin(q);
-    /* Who reads the rows of all tokens computes all tokens. */
+    /* Who reads the rows of all tokens computes all tokens. Files of blocks are found by tokens, which say
+     * nothing of pictures. */
     q->shares = s->reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r) &&
-                !pooling_is_whole(s);
+                !pooling_is_whole(s) && (r->n_pictures == 0 || s->planning.kv_disk.bytes == 0);
     uint64_t now = clock_ns();
     uint32_t before = atomic_load(&s->shown.free_blocks);
     uint32_t left = free_blocks(s);

@@ -390,7 +390,7 @@ static void speculation_to_json(const struct stator *s, struct json *j) {
     json_put_u64(j, "guessed", guessed);
     json_put_u64(j, "kept", kept);
     json_put_double(j, "tokens_per_turn", turns > 0 ? 1 + (double)kept / (double)turns : 0);
-    if (s->planning.draft.gguf != NULL) {
+    if (s->planning.draft.gguf != NULL && s->planning.draft.tower == NULL) {
         json_put_string(j, "model", s->planning.draft.shape->model_name);
         json_put_u64(j, "draft_steps", atomic_load(&shown->draft_steps));
         json_put_u64(j, "draft_tokens", atomic_load(&shown->draft_tokens));

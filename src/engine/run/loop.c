@@ -460,6 +460,8 @@ static bool work(struct stator *s, stator_error *e, stator_status *rc) {
     if (*rc != STATOR_OK || stopping(s) || !pipeline_has_room(s))
         return moved;
     *rc = speculation_ready(s, e);
+    if (*rc == STATOR_OK)
+        *rc = pictures_ready(s, e);
     if (*rc != STATOR_OK || stopping(s))
         return moved;
     uint8_t *slot = NULL;

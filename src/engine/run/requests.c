@@ -158,6 +158,24 @@ static stator_status check_kind(const struct shape *shape, const stator_request 
     return STATOR_OK;
 }
 
+/* Of the prompt with its pictures. */
+static stator_status check_length(const struct stator *s, const stator_request *r, stator_error *e) {
+    uint64_t n = 0;
+    if (r->n_tokens > s->planning.want.context)
+        return error_set(e, STATOR_USAGE,
+                         "the prompt has %zu tokens, memory.context is %u: raise it, or shorten the prompt",
+                         r->n_tokens, s->planning.want.context);
+    stator_status st = pictures_count(s, r, &n, e);
+    if (st == STATOR_OK && n > s->planning.want.context)
+        return error_set(
+            e, STATOR_USAGE,
+            "the prompt has %zu tokens of text and %llu of %zu pictures, memory.context is %u: raise "
+            "it, take fewer pictures, or lower vision.max_pixels",
+            r->n_tokens - r->n_pictures, (unsigned long long)(n - (r->n_tokens - r->n_pictures)),
+            r->n_pictures, s->planning.want.context);
+    return st;
+}
+
 static stator_status check_request(const struct stator *s, const stator_request *r, stator_error *e) {
     stator_status st = check_kind(s->planning.shape, r, e);
     if (st != STATOR_OK)
@@ -174,10 +192,9 @@ static stator_status check_request(const struct stator *s, const stator_request 
             r->logprobs, r->top_logprobs, STATOR_TOP_LOGPROBS);
     if (r->logprobs && r->kind != STATOR_GENERATE)
         return error_set(e, STATOR_USAGE, "stator_submit: request.logprobs is for STATOR_GENERATE");
-    if (r->n_tokens > s->planning.want.context)
-        return error_set(e, STATOR_USAGE,
-                         "the prompt has %zu tokens, memory.context is %u: raise it, or shorten the prompt",
-                         r->n_tokens, s->planning.want.context);
+    st = check_length(s, r, e);
+    if (st != STATOR_OK)
+        return st;
     for (size_t i = 0; i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= s->planning.shape->vocab)
             return error_set(e, STATOR_USAGE,
@@ -319,8 +336,14 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
 
 /* Into a free slot, and off to the engine. b: its size is 0 where nothing is measured. */
 static void fill_slot(stator *s, struct engine_request *q, const stator_request *r, const stator_bench *b,
-                      const struct sampler_settings *sampling, uint64_t *id) {
+                      const struct sampler_settings *sampling, const struct request_picture *pictures,
+                      uint64_t *id) {
     uint32_t n = (uint32_t)r->n_tokens;
+    q->n_pictures = (uint32_t)r->n_pictures;
+    for (uint32_t i = 0; i < q->n_pictures; i++) {
+        q->pictures[i] = pictures[i];
+        n += s->pictures.places[pictures[i].place].size.tokens - 1;
+    }
     uint32_t most_new = s->planning.want.context - n + 1;
     q->kind = r->kind;
     q->ignore_eos = r->ignore_eos != 0;
@@ -342,7 +365,7 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     forced_set(&q->forced, r->sampling.budget);
     constraint_set(&q->constraint, &r->sampling);
     grammar_slots_hold(&s->grammars, r->sampling.grammar);
-    memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
+    pictures_expand(s, r, q->pictures, q->tokens);
     q->logprobs = r->logprobs != 0;
     q->top_logprobs = r->top_logprobs;
     q->submitted_ns = clock_ns();
@@ -367,6 +390,9 @@ static stator_status submit(stator *s, const stator_request *r, const stator_ben
         st = check_grammar(s, r, e);
     if (st == STATOR_OK)
         st = resolve_sampling(s, &r->sampling, &sampling, e);
+    struct request_picture pictures[CONFIG_MOST_PICTURES];
+    if (st == STATOR_OK)
+        st = pictures_take(s, r, pictures, e);
     if (st != STATOR_OK)
         return st;
     pthread_mutex_lock(&s->submit_lock);
@@ -375,8 +401,10 @@ static stator_status submit(stator *s, const stator_request *r, const stator_ben
         if (atomic_load(&s->requests[i].id) == 0)
             q = &s->requests[i];
     if (q != NULL)
-        fill_slot(s, q, r, b, &sampling, id);
+        fill_slot(s, q, r, b, &sampling, pictures, id);
     pthread_mutex_unlock(&s->submit_lock);
+    if (q == NULL)
+        pictures_give(s, pictures, (uint32_t)r->n_pictures);
     return q != NULL
                ? STATOR_OK
                : error_set(
@@ -442,6 +470,7 @@ static void free_slot(struct stator *s, struct engine_request *r) {
     CHECK(atomic_load(&r->id) != 0 && (rows == NULL || atomic_load(&rows->taken)));
     grammar_slots_drop(&s->grammars, r->constraint.grammar);
     r->constraint.grammar = NULL;
+    pictures_give(s, r->pictures, r->n_pictures);
     atomic_store(&r->id, 0);
     if (rows != NULL) {
         atomic_store(&rows->taken, false);

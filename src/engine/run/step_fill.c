@@ -93,6 +93,8 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     memcpy(f->slot + h->at_tokens + (first + n) * sizeof(int32_t), q->speculation.tokens,
            guesses * sizeof(int32_t));
+    if (r->n_pictures > 0)
+        pictures_fill(s, r, f->st->number, h, first, q->done, n);
     for (uint32_t i = 0; i < all; i++)
         step_writer_rope(s, h, f->slot, first + i, q->done + i);
     sequences_take_blocks(s, q, q->done + all);

@@ -89,6 +89,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     int32_t *after =
         carve_take(c, s->grammars.n > 0 ? (uint64_t)s->n_requests * STATOR_GRAMMAR_AFTER : 0, sizeof *after);
     grammar_slots_lay_out_run(&s->grammars, c, want);
+    pictures_lay_out(s, c);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
     uint32_t n_caches = m->graph->n_caches;
     uint32_t *tables[GRAPH_MAX_CACHES];
@@ -225,6 +226,18 @@ static stator_status make_kv_buffers(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* Between pictures' files and steps. */
+static stator_status make_pictures(struct stator *s, stator_error *e) {
+    const uint64_t bytes = s->planning.pictures.bytes;
+    if (bytes == 0)
+        return STATOR_OK;
+    stator_status st = pages_map(bytes, "pictures", &s->start.pictures, e);
+    if (st != STATOR_OK)
+        return st;
+    plan_arena_find(plan_find(&s->planning.plan, "host"), "pictures")->allocated = bytes;
+    return pictures_open(s, s->start.pictures, e);
+}
+
 stator_status run_state_make(struct stator *s, stator_error *e) {
     struct carve count = carve_count();
     lay_out(s, &s->planning.want, &count);
@@ -258,6 +271,8 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     st = make_edge(s, e);
     if (st == STATOR_OK)
         st = make_kv_buffers(s, e);
+    if (st == STATOR_OK)
+        st = make_pictures(s, e);
     return st == STATOR_OK ? token_trees_make(s, e) : st;
 }
 
@@ -300,7 +315,8 @@ stator_status run_state_fill_angles(struct stator *s, stator_error *e) {
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < g->n_angles && st == STATOR_OK; i++)
         st = fill_angles(s, s->planning.gguf, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
-    g = s->planning.draft.gguf != NULL ? &s->planning.devices[s->planning.n_devices].graph : NULL;
+    const bool guesses = s->planning.draft.gguf != NULL && s->planning.draft.tower == NULL;
+    g = guesses ? &s->planning.devices[s->planning.n_devices].graph : NULL;
     for (uint32_t i = 0; g != NULL && i < g->n_angles && st == STATOR_OK; i++)
         st = fill_angles(s, s->planning.draft.gguf, &g->angles[i],
                          s->draft.rope_frequency + g->angles[i].first / 2, e);

@@ -215,7 +215,14 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                                 device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .counted = !f->host_memory,
                             .tiled = f->host_memory,
+                            .pictures = s->draft.tower != NULL && !draft && first == 0,
                             .experts_apart = !f->host_memory};
+    if (gw.pictures && !f->host_memory)
+        return error_set(
+            e, STATOR_USAGE,
+            "model.vision: %s has the model's first layers, and GPUs take no pictures yet: begin "
+            "devices.use with \"cpu:0\"",
+            f->name);
     if (s->config.devices.tensor && !draft)
         gw.share = share_of(s, index);
     stator_status st = arch_build(g, planning_shape(s, index), &gw, e);
@@ -239,7 +246,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         return st;
     struct plan_place *place =
         plan_add_place(p, f->name, false, f->memory != 0 ? planning_memory(s, index) : s->host_limit);
-    place->is_draft = draft;
+    place->is_draft = draft && s->draft.tower == NULL;
+    place->is_vision = draft && s->draft.tower != NULL;
     place->first_layer = first;
     place->n_layers = end - first;
     place->share = gw.share.index;
@@ -249,6 +257,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     st = add_caches(f, m, p, e);
     if (st != STATOR_OK)
         return st;
+    if (place->is_vision) /* the next picture takes its place */
+        place->kv_per_token = 0;
     if (draft) { /* its copies are its sequences' */
         place->kv_per_sequence += want->checkpoints > 0 ? place->kv_per_checkpoint : 0;
         place->kv_per_checkpoint = 0;

@@ -54,13 +54,17 @@ static bool read_user_block(struct adapter_chat *c, const char *param, const jso
         *user = NULL;
         return read_result(c, param, block);
     }
-    if (!adapter_is(type, "text"))
+    const bool picture = adapter_is(type, "image") && c->r->model->pictures > 0;
+    if (!picture && !adapter_is(type, "text"))
         return cannot(c->r, param, type);
-    if (!chat_json_is_text(text))
+    if (!picture && !chat_json_is_text(text))
         return adapter_wrong(c->r, param, text, "a member \"text\"");
     json_t *alone = json_array();
     json_array_append_new(c->parked, alone);
-    adapter_block(c, *user != NULL ? *user : alone, text);
+    if (picture)
+        json_array_append(*user != NULL ? *user : alone, (json_t *)block);
+    else
+        adapter_block(c, *user != NULL ? *user : alone, text);
     /* A message only of what was removed is none. */
     if (*user == NULL && json_array_size(alone) > 0) {
         *user = alone;

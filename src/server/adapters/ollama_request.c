@@ -125,9 +125,24 @@ static void read_model(struct adapter_chat *c, json_t *model) {
         json_object_set(c->body, "model", model);
 }
 
-static bool no_images(struct adapter_chat *c, const char *param, const json_t *images) {
+/* Pictures as parts of a message's content: base64, without a type. */
+static bool add_images(struct adapter_chat *c, const char *param, const json_t *images, json_t *content) {
+    for (size_t i = 0; i < json_array_size(images); i++) {
+        json_t *data = json_array_get(images, i), *part = json_object(), *source = json_object();
+        json_array_append_new(content, part);
+        json_object_set_new(part, "source", source);
+        json_object_set_new(part, "type", json_string("image"));
+        json_object_set_new(source, "type", json_string("base64"));
+        if (!chat_json_is_text(data))
+            return adapter_wrong(c->r, param, data, "an array of pictures in base64");
+        json_object_set(source, "data", data);
+    }
+    return true;
+}
+
+static bool no_images(struct adapter_chat *c, const char *param, const json_t *images, const char *why) {
     return json_array_size(images) == 0 ||
-           api_failure_set(c->r->why, 400, param, "%s can't be honoured: the model reads texts only", param);
+           api_failure_set(c->r->why, 400, param, "%s can't be honoured: %s", param, why);
 }
 
 /* Copies of the calls: their numbers say nothing. */
@@ -149,7 +164,9 @@ static bool read_message(struct adapter_chat *c, const char *param, const json_t
     snprintf(at, sizeof at, "%.60s.images", param);
     if (!json_is_object(message))
         return adapter_wrong(c->r, param, message, "an object {\"role\": .., \"content\": ..}");
-    if (!no_images(c, at, json_object_get(message, "images")))
+    const json_t *images = json_object_get(message, "images");
+    if (c->r->model->pictures == 0 &&
+        !no_images(c, at, images, "the server has no vision tower (model.vision), it reads texts only"))
         return false;
     json_t *copy = json_copy((json_t *)message);
     json_t *name = json_object_get(copy, "tool_name"), *calls = json_object_get(copy, "tool_calls");
@@ -158,6 +175,15 @@ static bool read_message(struct adapter_chat *c, const char *param, const json_t
         json_object_set(copy, "name", name);
     json_object_del(copy, "tool_name");
     json_object_del(copy, "images");
+    if (json_array_size(images) > 0) {
+        json_t *content = json_array(), *text = json_object_get(message, "content");
+        json_array_append_new(c->parked, content);
+        if (!add_images(c, at, images, content))
+            return false;
+        if (chat_json_is_text(text))
+            adapter_part(content, text);
+        json_object_set(copy, "content", content);
+    }
     if (json_is_array(calls))
         json_object_set_new(copy, "tool_calls", copy_calls(calls));
     return true;
@@ -211,7 +237,8 @@ const json_t *ollama_translate_generate(struct api_reader *r, const json_t *body
     const json_t *raw = json_object_get(body, "raw"), *suffix = json_object_get(body, "suffix");
     adapter_begin(&c, r, kept);
     adapter_hand_on(&c, body, ours);
-    const bool ok = read_common(&c, body) && no_images(&c, "images", json_object_get(body, "images")) &&
+    const bool ok = read_common(&c, body) &&
+                    no_images(&c, "images", json_object_get(body, "images"), "send pictures to /api/chat") &&
                     refuse(&c, body, "context", "send the conversation to /api/chat") &&
                     refuse(&c, body, "template", "the model's own is used, or none (raw)");
     if (!ok)

@@ -33,6 +33,10 @@ static bool read_parts(struct adapter_chat *c, const char *param, json_t *v, jso
         const char *type = adapter_text_of(part, "type");
         json_t *text = part_text(part);
         char at[ADAPTER_PARAM];
+        if (adapter_is(type, "input_image") && c->r->model->pictures > 0) {
+            json_array_append(content, (json_t *)part);
+            continue;
+        }
         snprintf(at, sizeof at, "%.60s[%zu]", param, i);
         if (type == NULL)
             return adapter_wrong(c->r, at, part, "a part {\"type\": .., \"text\": ..}");

@@ -148,6 +148,7 @@ struct api {
     struct api_tokens tokens;
     struct api_budget budget;    /* of reasoning */
     stator_infill_tokens infill; /* if model.infills */
+    char marker[64];             /* model.marker */
     struct api_structure_start structure_start;
     struct kept kept; /* arguments of calls; and what adapters keep */
     int32_t *ids;     /* room for a prompt: context */

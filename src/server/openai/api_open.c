@@ -79,6 +79,20 @@ static int32_t token_of(const struct api *api, const char *text) {
     return st == STATOR_OK && n == 1 ? id : -1;
 }
 
+static void find_vision(struct api *api) {
+    stator_vision vision = {.size = sizeof vision};
+    size_t n = 0;
+    if (stator_get_vision(api->engine, &vision, NULL) != STATOR_OK || vision.pictures == 0)
+        return;
+    if (stator_token_bytes(api->engine, vision.marker, api->marker, sizeof api->marker, &n, NULL) !=
+            STATOR_OK ||
+        n > sizeof api->marker)
+        return;
+    api->model.marker = api->marker;
+    api->model.marker_length = n;
+    api->model.pictures = vision.pictures;
+}
+
 static void find_infill(struct api *api) {
     api->infill.size = sizeof api->infill;
     api->model.infills = stator_get_infill_tokens(api->engine, &api->infill, NULL) == STATOR_OK &&
@@ -124,6 +138,7 @@ stator_status api_open(struct server *s, stator_error *e) {
     const bool ranks = strcmp(s->info.pooling, "rank") == 0;
     api->yes = ranks ? token_of(api, "yes") : -1;
     api->no = ranks ? token_of(api, "no") : -1;
+    find_vision(api);
     api_structure_open(&api->structure_start, &api->model.marks, s->engine, &api->model.form);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)

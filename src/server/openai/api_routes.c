@@ -1,5 +1,6 @@
 /* /v1/chat/completions and /v1/completions: from a body to requests of the engine. */
 #include "server/openai/api_jobs.h"
+#include "server/request/api_pictures.h"
 #include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
 #include "server/openai/api_vector_jobs.h"
@@ -67,6 +68,9 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
                         .logprobs = r->logprobs,
                         .top_logprobs = r->top_logprobs,
                         .sampling = r->sampling};
+    stator_picture pictures[API_PICTURES];
+    q.n_pictures = api_pictures_files(r, pictures);
+    q.pictures = pictures;
     uint64_t id = 0;
     stator_error e = {0};
     stator_budget budget;

@@ -6,6 +6,7 @@
 #include "chat/chat_json.h"
 #include "chat/chat_types.h"
 #include "server/request/api_json.h"
+#include "server/request/api_pictures.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,6 +56,7 @@ static bool only(struct api_reader *r, const char *param, const json_t *object, 
 /* One text of an array of parts: they stand behind each other, as templates that know parts write them. */
 static bool join_parts(struct api_reader *r, const char *param, const json_t *parts) {
     static const char *const names[] = {"type", "text", "cache_control", "annotations", NULL};
+    static const char *const pictures[] = {"type", "image_url", "source", "detail", "cache_control", NULL};
     static const char *const types[] = {"text", "input_text", "output_text", NULL};
     r->scratch.n = 0;
     for (size_t i = 0; i < json_array_size(parts); i++) {
@@ -64,8 +66,14 @@ static bool join_parts(struct api_reader *r, const char *param, const json_t *pa
         name_place(at, "%s[%zu]", param, i);
         if (!json_is_object(part) || type == NULL)
             return fail(r, at, part, "an object {\"type\": \"text\", \"text\": ..}");
+        if (api_pictures_is(type)) {
+            if (!only(r, at, part, pictures) || !api_pictures_take(r, at, part, &r->scratch))
+                return false;
+            continue;
+        }
         if (!is_one_of(type, types))
-            return api_failure_set(r->why, 400, at, "%s is of the type \"%.32s\": only \"text\" can be read",
+            return api_failure_set(r->why, 400, at,
+                                   "%s is of the type \"%.32s\": only \"text\" and \"image_url\" can be read",
                                    at, type);
         if (!chat_json_is_text(text))
             return fail(r, at, text, "a member \"text\"");

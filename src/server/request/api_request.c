@@ -201,6 +201,7 @@ void api_request_free(struct api_request *r) {
     edge_pool_free(r->bias);
     api_text_free(&r->structure.text);
     api_text_free(&r->types);
+    api_text_free(&r->pictures);
     api_text_free(&r->repeated);
     *r = (struct api_request){0};
 }

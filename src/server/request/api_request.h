@@ -20,6 +20,7 @@
 #define API_MESSAGES 4096
 #define API_VARIANTS 3
 #define API_TOOLS    128
+#define API_PICTURES 64         /* of a request */
 #define API_IGNORED  256        /* bytes of the names of what was ignored, with the end */
 #define API_REST     UINT32_MAX /* max_tokens: all that there is room for */
 
@@ -48,6 +49,9 @@ struct api_model {
     bool refuse_unknown;         /* members of a body that are not known are refused */
     bool limits_reasoning;       /* to reasoning_budget tokens, where a request does not say it */
     uint32_t reasoning_budget;
+    const char *marker; /* text of the token that stands for a picture */
+    size_t marker_length;
+    uint32_t pictures;       /* that a request may have; 0: it takes none */
     bool infills;            /* it has tokens for filling in (stator_infill_tokens) */
     bool strict_model;       /* other names of the model are refused */
     const char *alias;       /* further names, separated by commas; NULL: none */
@@ -86,7 +90,10 @@ struct api_request {
     int32_t *stop_ids;       /* tokens that end the answer, the pool's; NULL: none */
     uint32_t n_stop_ids;
     struct api_structure structure;
-    struct api_text repeated;  /* settings that the answer repeats, in the adapter's form */
+    struct api_text repeated; /* settings that the answer repeats, in the adapter's form */
+    struct api_text pictures; /* files, behind each other */
+    size_t picture_ends[API_PICTURES];
+    uint32_t n_pictures;
     struct api_text types;     /* of the tools' parameters: rows of chat_types.h */
     char ignored[API_IGNORED]; /* names of members that were ignored, separated by commas */
     json_t *kept;              /* owns all JSON that follows */

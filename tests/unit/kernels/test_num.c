@@ -1,7 +1,7 @@
 /* kernels/shared/num.h against double: the error bounds that its comments promise, and its special values. */
 #include "testing.h"
 
-#include "kernels/shared/num.h"
+#include "kernels/shared/num_erf.h"
 
 /* Distance in units of the last place of a float of that size. */
 static double ulps(float got, double want) {
@@ -112,6 +112,16 @@ static void gelu(void **state) {
     assert_true(num_gelu(1e30f) == 1e30f && num_gelu(-1e30f) == 0.0f && num_gelu(0.0f) == 0.0f);
 }
 
+static void gelu_by_erf(void **state) {
+    (void)state;
+    for (float x = -12.0f; x <= 12.0f; x += 0x1p-10f) {
+        const double want = 0.5 * (double)x * erfc(-(double)x / sqrt(2.0));
+        assert_true(fabs((double)num_gelu_erf(x) - want) <= fmin(4e-7, 3e-6 * fabs((double)x)));
+    }
+    assert_true(num_gelu_erf(1e18f) == 1e18f && num_gelu_erf(-1e18f) == 0.0f && num_gelu_erf(0.0f) == 0.0f);
+    assert_true(isnan(num_gelu_erf(NAN)));
+}
+
 static float cap_of_30(float x) {
     return num_softcap(x, 30.0f, 1.0f / 30.0f);
 }
@@ -152,6 +162,7 @@ int main(void) {
         cmocka_unit_test(exponential), cmocka_unit_test(sigmoid_and_silu),
         cmocka_unit_test(gelu),        cmocka_unit_test(sum_tree),
         cmocka_unit_test(softplus),    cmocka_unit_test(softcap),
+        cmocka_unit_test(gelu_by_erf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

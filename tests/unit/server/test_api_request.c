@@ -4,6 +4,7 @@
 #include "chat_families.h"
 #include "chat/chat_json.h"
 #include "chat/chat_types.h"
+#include "server/request/api_pictures.h"
 #include "server/request/api_prompt.h"
 #include "server/http/edge_pool.h"
 
@@ -251,6 +252,60 @@ static void bodies_are_refused_by_place(void **state) {
         check_refused(api_request_read(bodies[i].endpoint, bodies[i].fields, strlen(bodies[i].fields), &model,
                                        &r, &why),
                       &bodies[i], bodies[i].fields, &why);
+        assert_int_equal(used(), before);
+    }
+}
+
+/* Pictures in the shapes of the APIs: the files' bytes, and the token in the message's text. */
+static void pictures_are_taken(void **state) {
+    (void)state;
+    static const char body[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": ["
+        "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,aGVsbG8=\", \"detail\": "
+        "\"auto\"}},"
+        "{\"type\": \"text\", \"text\": \"a\"},"
+        "{\"type\": \"input_image\", \"image_url\": \"data:;base64,-_8\"},"
+        "{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"data\": \"aG\\nk=\"}}]}]}";
+    const size_t before = used();
+    struct api_model seeing = model;
+    struct api_request r;
+    struct api_failure why;
+    stator_picture files[API_PICTURES];
+    seeing.pictures = 3;
+    seeing.marker = "[IMG]";
+    seeing.marker_length = 5;
+    if (!api_request_read(API_CHAT, body, sizeof body - 1, &seeing, &r, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(api_pictures_files(&r, files), 3);
+    assert_true(files[0].length == 5 && memcmp(files[0].data, "hello", 5) == 0);
+    assert_true(files[1].length == 2 && memcmp(files[1].data, "\373\377", 2) == 0);
+    assert_true(files[2].length == 2 && memcmp(files[2].data, "hi", 2) == 0);
+    const json_t *message = json_array_get(json_object_get(r.variables[0], "messages"), 0);
+    assert_string_equal(json_string_value(json_object_get(message, "content")), "[IMG]a[IMG][IMG]");
+    api_request_free(&r);
+    assert_int_equal(used(), before);
+    seeing.pictures = 2;
+    assert_false(api_request_read(API_CHAT, body, sizeof body - 1, &seeing, &r, &why));
+    assert_non_null(strstr(why.text, "a request may have 2 pictures"));
+    static const struct {
+        const char *part, *what;
+    } rows[] = {{"\"image_url\": \"http://a/b.png\"", "the server fetches no pictures"},
+                {"\"image_url\": \"data:image/png,abc\"", "only data: URLs of base64"},
+                {"\"image_url\": \"data:;base64,a\"", "no base64"},
+                {"\"image_url\": \"data:;base64,a=b=\"", "no base64"},
+                {"\"image_url\": \"data:;base64,\"", "no base64"},
+                {"\"image_url\": {}", "a data: URL in image_url"},
+                {"\"image_url\": \"data:;base64,aGk=\", \"x\": 1", "content[0].x"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256];
+        const int n =
+            snprintf(text, sizeof text,
+                     "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", %s}]}]}",
+                     rows[i].part);
+        seeing.refuse_unknown = true;
+        assert_false(api_request_read(API_CHAT, text, (size_t)n, &seeing, &r, &why));
+        if (strstr(why.text, rows[i].what) == NULL)
+            fail_msg("expected \"%s\" in: %s", rows[i].what, why.text);
         assert_int_equal(used(), before);
     }
 }
@@ -783,6 +838,7 @@ int main(void) {
         cmocka_unit_test(what_answers_hold_is_taken),
         cmocka_unit_test(fields_are_refused_by_name),
         cmocka_unit_test(bodies_are_refused_by_place),
+        cmocka_unit_test(pictures_are_taken),
         cmocka_unit_test(bounds),
         cmocka_unit_test(memory_ends),
         cmocka_unit_test(fields_are_read),

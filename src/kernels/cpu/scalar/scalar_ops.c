@@ -1,7 +1,7 @@
 /* The definition of every operation but matmul and attention: plain loops, written to be read. No state; any
  * thread. */
 #include "kernels/kernels.h"
-#include "kernels/shared/num.h"
+#include "kernels/shared/num_erf.h"
 
 #include "base/check.h"
 
@@ -102,6 +102,11 @@ static void gelu_mul(float *y, const float *gate, const float *up, uint32_t n) {
         y[i] = num_gelu(gate[i]) * up[i];
 }
 
+static void gelu_erf(float *y, const float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = num_gelu_erf(x[i]);
+}
+
 static void silu_mul(float *y, const float *gate, const float *up, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = num_silu(gate[i]) * up[i];
@@ -169,6 +174,7 @@ void scalar_init(struct kernels *k) {
     k->sigmoid_mul = sigmoid_mul;
     k->gelu_mul = gelu_mul;
     k->relu2 = relu2;
+    k->gelu_erf = gelu_erf;
     k->softcap = softcap;
     k->add = add;
     k->rope = rope;

@@ -1,0 +1,441 @@
+#include "engine/run/pictures.h"
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/arguments.h"
+#include "engine/run/step_fill.h"
+#include "picture/picture.h"
+#include "picture/picture_resize.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define ROPE_BASE 10000.0 /* of pixtral's towers */
+
+static const struct tower *tower_of(const struct stator *s) {
+    return s->planning.draft.tower;
+}
+
+static const struct planning_device *part_of(const struct stator *s) {
+    return &s->planning.devices[s->planning.n_devices];
+}
+
+void pictures_lay_out(struct stator *s, struct carve *c) {
+    const uint32_t n = s->planning.pictures.n;
+    s->pictures.places = carve_take(c, n, sizeof *s->pictures.places);
+    struct request_picture *of = carve_take(c, (uint64_t)s->n_requests * n, sizeof *of);
+    for (uint32_t i = 0; i < s->n_requests && c->base != NULL; i++)
+        s->requests[i].pictures = of + (size_t)i * n;
+}
+
+static stator_status find_token(const struct stator *s, const char *name, int32_t *id, stator_error *e) {
+    uint64_t n = 0;
+    stator_error why;
+    stator_status st = tokenizer_encode(s->tokenizer, name, strlen(name), TOKENIZER_PARSE_SPECIAL,
+                                        s->edge_work, s->edge_work_bytes, id, 1, &n, &why);
+    return st == STATOR_OK && n == 1
+               ? STATOR_OK
+               : error_set(e, STATOR_USAGE,
+                           "model.vision: the text model's vocabulary has no token %s, which pictures of the "
+                           "projector %s need",
+                           name, tower_projector_name(tower_of(s)->projector));
+}
+
+stator_status pictures_open(struct stator *s, void *memory, stator_error *e) {
+    struct engine_pictures *p = &s->pictures;
+    const struct planning_pictures *planned = &s->planning.pictures;
+    for (uint32_t i = 0; i < planned->n; i++)
+        p->places[i] = (struct picture_place){.memory = (uint8_t *)memory + i * planned->each};
+    p->decode = (uint8_t *)memory + planned->n * planned->each;
+    if (s->tokenizer == NULL)
+        return error_set(e, STATOR_USAGE, "model.vision: pictures need the model's tokenizer: %s",
+                         s->tokenizer_error.text);
+    stator_status st = find_token(s, "[IMG]", &p->marker, e);
+    if (st == STATOR_OK)
+        st = find_token(s, "[IMG_BREAK]", &p->end_of_row, e);
+    return st == STATOR_OK ? find_token(s, "[IMG_END]", &p->end, e) : st;
+}
+
+/* --- who submits */
+
+static struct picture_limits limits_of(const struct stator *s) {
+    return (struct picture_limits){
+        .side = PICTURE_SIDE_MAX,
+        .pixels = ARITH_MIN(s->planning.pictures.decode_bytes / 4, (uint64_t)PICTURE_PIXELS_MAX)};
+}
+
+/* What a file becomes, from its headers; `which`: for the error. */
+static stator_status look(const struct stator *s, const stator_picture *p, size_t which,
+                          struct picture_head *head, struct tower_size *size, stator_error *e) {
+    const struct picture_limits limits = limits_of(s);
+    stator_status st = p->data != NULL
+                           ? picture_look(p->data, p->length, &limits, head, e)
+                           : error_set(e, STATOR_USAGE, "stator_submit: request.pictures[].data is NULL");
+    if (st == STATOR_OK)
+        st = tower_size_of(tower_of(s), head->width, head->height, s->planning.config.vision.max_pixels, size,
+                           e);
+    if (st != STATOR_OK) {
+        error_prefix(e, "picture %zu", which);
+        return st;
+    }
+    const uint64_t resize =
+        picture_resize_bytes(head->width, head->height, size->width, size->height, PICTURE_BICUBIC);
+    const uint64_t pixels = arith_round_up(head->pixel_bytes, CARVE_ALIGN);
+    const uint64_t need = arith_must_add(pixels, ARITH_MAX(head->scratch_bytes, resize));
+    if (need > s->planning.pictures.decode_bytes)
+        return error_set(e, STATOR_USAGE,
+                         "picture %zu: %" PRIu32 "x%" PRIu32 " pixels need %" PRIu64
+                         " bytes to be decoded, vision.decode is %" PRIu64,
+                         which, head->width, head->height, need, s->planning.pictures.decode_bytes);
+    return STATOR_OK;
+}
+
+static uint64_t count_markers(const struct stator *s, const stator_request *r) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < r->n_tokens; i++)
+        n += r->tokens[i] == s->pictures.marker;
+    return n;
+}
+
+static stator_status check(const struct stator *s, const stator_request *r, stator_error *e) {
+    if (tower_of(s) == NULL)
+        return error_set(e, STATOR_USAGE,
+                         "the request has pictures, but model.vision names no vision tower: set it to the "
+                         "model's mmproj file");
+    if (r->pictures == NULL)
+        return error_set(e, STATOR_USAGE, "stator_submit: request.pictures is NULL");
+    if (r->n_pictures > s->planning.pictures.n)
+        return error_set(e, STATOR_USAGE, "the request has %zu pictures, vision.pictures is %u: raise it",
+                         r->n_pictures, s->planning.pictures.n);
+    const uint64_t markers = count_markers(s, r);
+    if (markers != r->n_pictures)
+        return error_set(e, STATOR_USAGE,
+                         "the prompt has %" PRIu64 " places for pictures ([IMG]), the request %zu pictures",
+                         markers, r->n_pictures);
+    return STATOR_OK;
+}
+
+stator_status pictures_count(const struct stator *s, const stator_request *r, uint64_t *n, stator_error *e) {
+    *n = r->n_tokens;
+    if (r->n_pictures == 0)
+        return STATOR_OK;
+    stator_status st = check(s, r, e);
+    for (size_t i = 0; i < r->n_pictures && st == STATOR_OK; i++) {
+        struct picture_head head;
+        struct tower_size size;
+        st = look(s, &r->pictures[i], i, &head, &size, e);
+        if (st == STATOR_OK)
+            *n += size.tokens - 1; /* less its marker */
+    }
+    return st;
+}
+
+/* Into the place's memory, of the size that the tower sees. */
+static stator_status decode(struct stator *s, const stator_picture *p, size_t which, struct picture_place *to,
+                            stator_error *e) {
+    struct picture_head head;
+    struct picture picture;
+    stator_status st = look(s, p, which, &head, &to->size, e);
+    if (st != STATOR_OK)
+        return st;
+    const uint64_t pixels = arith_round_up(head.pixel_bytes, CARVE_ALIGN);
+    uint8_t *scratch = s->pictures.decode + pixels;
+    st = picture_decode(p->data, p->length, &head, s->pictures.decode, scratch, &picture, e);
+    if (st != STATOR_OK) {
+        error_prefix(e, "picture %zu", which);
+        return st;
+    }
+    CHECK((uint64_t)to->size.width * to->size.height * 3 <= s->planning.pictures.each);
+    picture_resize(&picture, to->size.width, to->size.height, PICTURE_BICUBIC, to->memory, scratch,
+                   s->planning.pictures.decode_bytes - pixels);
+    return STATOR_OK;
+}
+
+/* The place that has this picture; else one that nobody holds. NULL: all are held. */
+static struct picture_place *find_place(struct stator *s, const uint8_t hash[SHA256_BYTES]) {
+    struct picture_place *oldest = NULL;
+    for (uint32_t i = 0; i < s->planning.pictures.n; i++) {
+        struct picture_place *p = &s->pictures.places[i];
+        if (p->filled && memcmp(p->hash, hash, SHA256_BYTES) == 0)
+            return p;
+        if (p->holders == 0 && (oldest == NULL || p->used < oldest->used))
+            oldest = p;
+    }
+    return oldest;
+}
+
+static stator_status take_one(struct stator *s, const stator_picture *p, size_t which,
+                              struct request_picture *out, stator_error *e) {
+    uint8_t hash[SHA256_BYTES];
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_bytes(&h, p->data, p->length);
+    sha256_final(&h, hash);
+    struct picture_place *place = find_place(s, hash);
+    if (place == NULL)
+        return error_set(e, STATOR_BUSY,
+                         "all %u places for pictures (vision.pictures) are in use: try again when a request "
+                         "is done",
+                         s->planning.pictures.n);
+    const bool known = place->filled && memcmp(place->hash, hash, sizeof hash) == 0;
+    if (!known) {
+        place->filled = false;
+        stator_status st = decode(s, p, which, place, e);
+        if (st != STATOR_OK)
+            return st;
+        memcpy(place->hash, hash, sizeof hash);
+        atomic_store(&place->encoded, false);
+        place->serial = s->pictures.serials = s->pictures.serials % INT32_MAX + 1;
+        place->filled = true;
+    }
+    place->holders++;
+    place->used = ++s->pictures.uses;
+    *out = (struct request_picture){.place = (uint32_t)(place - s->pictures.places)};
+    return STATOR_OK;
+}
+
+static void drop(struct stator *s, const struct request_picture *pictures, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(s->pictures.places[pictures[i].place].holders > 0);
+        s->pictures.places[pictures[i].place].holders--;
+    }
+}
+
+stator_status pictures_take(struct stator *s, const stator_request *r, struct request_picture *out,
+                            stator_error *e) {
+    stator_status st = STATOR_OK;
+    if (r->n_pictures == 0)
+        return STATOR_OK;
+    pthread_mutex_lock(&s->pictures.lock);
+    uint32_t n = 0;
+    while (n < r->n_pictures && st == STATOR_OK) {
+        st = take_one(s, &r->pictures[n], n, &out[n], e);
+        n += st == STATOR_OK;
+    }
+    if (st != STATOR_OK)
+        drop(s, out, n);
+    pthread_mutex_unlock(&s->pictures.lock);
+    return st;
+}
+
+void pictures_give(struct stator *s, const struct request_picture *pictures, uint32_t n) {
+    if (n == 0)
+        return;
+    pthread_mutex_lock(&s->pictures.lock);
+    drop(s, pictures, n);
+    pthread_mutex_unlock(&s->pictures.lock);
+}
+
+void pictures_expand(const struct stator *s, const stator_request *r, struct request_picture *out,
+                     int32_t *tokens) {
+    const struct engine_pictures *p = &s->pictures;
+    uint32_t n = 0, which = 0;
+    for (size_t i = 0; i < r->n_tokens; i++) {
+        if (r->n_pictures == 0 || r->tokens[i] != p->marker) {
+            tokens[n++] = r->tokens[i];
+            continue;
+        }
+        const struct tower_size *size = &p->places[out[which].place].size;
+        out[which++].first = n;
+        for (uint32_t y = 0; y < size->down; y++) {
+            for (uint32_t x = 0; x < size->across; x++)
+                tokens[n++] = p->marker;
+            tokens[n++] = y + 1 < size->down ? p->end_of_row : p->end;
+        }
+    }
+    CHECK(which == r->n_pictures);
+}
+
+/* --- the engine's thread */
+
+static float *value_of(const struct stator *s, uint32_t device, uint32_t value, uint64_t half) {
+    struct device *d = s->devices[device].device;
+    const struct graph_value *v = &s->planning.devices[device].graph.values[value];
+    uint8_t *exchange = d->vtable->map(d, DEVICE_EXCHANGE, 0);
+    CHECK(exchange != NULL && v->arena == GRAPH_EXCHANGE);
+    return (float *)(void *)(exchange + v->offset + v->f32 + (v->halves > 1 ? half * v->half_bytes : 0));
+}
+
+/* Row and column of patch i, in the order of arch/vision.h. */
+static void place_of_patch(const struct tower *t, const struct tower_size *size, uint32_t i, uint32_t *row,
+                           uint32_t *column) {
+    const uint32_t square = i / (t->merge * t->merge), inside = i % (t->merge * t->merge);
+    *row = square / size->across * t->merge + inside / t->merge;
+    *column = square % size->across * t->merge + inside % t->merge;
+}
+
+/* The first half of a head's pairs turns with the row and has the even frequencies, the second with the
+ * column and has the odd ones. */
+static void write_angles(const struct tower *t, uint32_t row, uint32_t column, float *out) {
+    const uint32_t head = t->width / t->heads, quarter = head / 4;
+    for (uint32_t j = 0; j < head / 2; j++) {
+        const bool of_row = j < quarter;
+        const uint32_t k = of_row ? 2 * j : 2 * (j - quarter) + 1;
+        const double angle = (of_row ? row : column) * pow(ROPE_BASE, -2.0 * k / head);
+        out[2 * j] = (float)cos(angle);
+        out[2 * j + 1] = (float)sin(angle);
+    }
+}
+
+static void write_pixels(const struct tower *t, const struct tower_size *size, const uint8_t *rgb,
+                         uint32_t row, uint32_t column, float *out) {
+    for (uint32_t c = 0; c < 3; c++)
+        for (uint32_t y = 0; y < t->patch; y++) {
+            const uint8_t *from =
+                rgb + 3 * ((uint64_t)(row * t->patch + y) * size->width + (uint64_t)column * t->patch) + c;
+            for (uint32_t x = 0; x < t->patch; x++)
+                *out++ = (float)((from[3 * x] / 255.0 - (double)t->mean[c]) / (double)t->spread[c]);
+        }
+}
+
+/* The whole picture as one step of the tower's device. */
+static void write_step(const struct stator *s, const struct picture_place *p, uint8_t *slot) {
+    const struct tower *t = tower_of(s);
+    struct step_header *h = (struct step_header *)(void *)slot;
+    const uint32_t patches = p->size.across * p->size.down * t->merge * t->merge;
+    const size_t width = 3 * (size_t)t->patch * t->patch;
+    float *pixels = value_of(s, s->planning.n_devices, part_of(s)->graph.pictures, 0);
+    h->run_body = STEP_BODY;
+    h->n_tokens = patches;
+    h->n_chunks = 1;
+    h->n_rows = p->size.across * p->size.down;
+    h->want_logits = 1;
+    *(struct step_chunk *)(void *)(slot + h->at_chunks) = (struct step_chunk){.n = patches};
+    memset(slot + h->at_tokens, 0, patches * sizeof(int32_t));
+    memset(slot + h->at_rows, 0, h->n_rows * sizeof(uint32_t));
+    for (uint32_t i = 0; i < h->n_caches; i++) {
+        uint32_t *table = (uint32_t *)(void *)(slot + h->cache[i].at_tables);
+        h->cache[i].n_fill = 0;
+        for (uint32_t k = 0; k < h->cache[i].table_stride; k++)
+            table[k] = k;
+    }
+    for (uint32_t i = 0; i < patches; i++) {
+        uint32_t row = 0, column = 0;
+        place_of_patch(t, &p->size, i, &row, &column);
+        write_angles(t, row, column, (float *)(void *)(slot + h->at_rope) + (size_t)i * h->rope_stride);
+        write_pixels(t, &p->size, p->memory, row, column, pixels + i * width);
+    }
+}
+
+static stator_status encode(struct stator *s, struct picture_place *p, stator_error *e) {
+    const uint64_t began = clock_ns();
+    struct device *d = s->devices[s->planning.n_devices].device;
+    write_step(s, p, d->vtable->step_slot(d, 0));
+    stator_status st = d->vtable->submit(d, 0, e);
+    for (bool ended = false; st == STATOR_OK && !ended;)
+        st = d->vtable->wait(d, 0, s->deadline_ns, &ended, e);
+    if (st != STATOR_OK)
+        return st;
+    const size_t width = tower_of(s)->text_width;
+    memcpy(p->memory, d->vtable->logits(d, 0), (size_t)p->size.across * p->size.down * width * sizeof(float));
+    atomic_store(&p->encoded, true);
+    atomic_fetch_add(&s->pictures.encoded, 1);
+    atomic_fetch_add(&s->pictures.encode_ns, clock_ns() - began);
+    return STATOR_OK;
+}
+
+stator_status pictures_ready(struct stator *s, stator_error *e) {
+    if (tower_of(s) == NULL)
+        return STATOR_OK;
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_request *r = s->sequences[i].request;
+        for (uint32_t k = 0; r != NULL && k < r->n_pictures; k++) {
+            struct picture_place *p = &s->pictures.places[r->pictures[k].place];
+            CHECK(p->holders > 0);
+            if (atomic_load(&p->encoded) || step_fill_cancelled(r))
+                continue;
+            stator_status st = encode(s, p, e);
+            if (st != STATOR_OK)
+                return st;
+        }
+    }
+    return STATOR_OK;
+}
+
+/* A negative number is no token. The rows of a picture need none of their own: a block is found by those
+ * before it, too. */
+const int32_t *pictures_block(const struct stator *s, const struct engine_request *r, uint32_t block,
+                              int32_t out[KV_LAYOUT_BLOCK]) {
+    const uint32_t from = block * KV_LAYOUT_BLOCK;
+    if (r->n_pictures == 0)
+        return r->tokens + from;
+    memcpy(out, r->tokens + from, KV_LAYOUT_BLOCK * sizeof *out);
+    for (uint32_t k = 0; k < r->n_pictures; k++) {
+        const struct request_picture *at = &r->pictures[k];
+        const struct picture_place *p = &s->pictures.places[at->place];
+        const uint32_t end = ARITH_MIN(at->first + p->size.tokens, from + KV_LAYOUT_BLOCK);
+        for (uint32_t i = ARITH_MAX(at->first, from); i < end; i++)
+            out[i - from] = -p->serial;
+    }
+    return out;
+}
+
+void pictures_fill(const struct stator *s, const struct engine_request *r, uint64_t step,
+                   struct step_header *h, uint32_t first, uint32_t position, uint32_t n) {
+    const size_t width = s->planning.shape->n_embd;
+    for (uint32_t k = 0; k < r->n_pictures; k++) {
+        const struct request_picture *at = &r->pictures[k];
+        const struct picture_place *p = &s->pictures.places[at->place];
+        const uint32_t begin = ARITH_MAX(at->first, position);
+        const uint32_t end = ARITH_MIN(at->first + p->size.tokens, position + n);
+        if (begin >= end)
+            continue;
+        CHECK(atomic_load(&p->encoded));
+        float *rows =
+            value_of(s, 0, s->planning.devices[0].graph.pictures, step % s->planning.devices[0].model.slots);
+        int32_t *ids = (int32_t *)(void *)((uint8_t *)h + h->at_tokens);
+        for (uint32_t i = begin; i < end; i++) {
+            const uint32_t row = (i - at->first) / (p->size.across + 1);
+            const uint32_t column = (i - at->first) % (p->size.across + 1);
+            const uint32_t token = first + (i - position);
+            if (column == p->size.across) /* what ends a row is a token of the text model */
+                continue;
+            memcpy(rows + token * width,
+                   (const float *)p->memory + ((size_t)row * p->size.across + column) * width,
+                   width * sizeof(float));
+            ids[token] = GRAPH_PICTURE;
+        }
+    }
+}
+
+/* --- public calls */
+
+stator_status stator_get_vision(const stator *s, stator_vision *vision, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(vision, pictures);
+    stator_vision all = {0};
+    if (tower_of(s) != NULL) {
+        if (!s->start.prepared)
+            return error_set(e, STATOR_USAGE, "stator_get_vision: call stator_prepare or stator_start first");
+        all.pictures = s->planning.pictures.n;
+        all.marker = s->pictures.marker;
+        all.encoded = atomic_load(&s->pictures.encoded);
+        all.encode_ns = atomic_load(&s->pictures.encode_ns);
+    }
+    ARGUMENTS_WRITE(vision, &all);
+    return STATOR_OK;
+}
+
+stator_status stator_measure_picture(const stator *s, const stator_picture *picture,
+                                     stator_picture_size *size, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(picture);
+    ARGUMENTS_SIZED(size, tokens);
+    if (tower_of(s) == NULL)
+        return error_set(e, STATOR_USAGE,
+                         "model.vision names no vision tower: set it to the model's mmproj file");
+    struct picture_head head;
+    struct tower_size seen;
+    stator_status st = look(s, picture, 0, &head, &seen, e);
+    if (st != STATOR_OK)
+        return st;
+    const stator_picture_size all = {.width = head.width,
+                                     .height = head.height,
+                                     .seen_width = seen.width,
+                                     .seen_height = seen.height,
+                                     .tokens = seen.tokens};
+    stator_picture_size out = all;
+    ARGUMENTS_WRITE(size, &out);
+    return STATOR_OK;
+}

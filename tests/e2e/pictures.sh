@@ -1,0 +1,89 @@
+#!/bin/bash
+# Pictures through the binary: the plan with a vision tower, `run --image`, and the server's APIs. The model and the tower are
+# tests/pictures_model.h's, of random weights.
+. tests/lib.sh
+. tests/lib_serve.sh
+png=tests/data/pictures/tower.png
+other=tests/fuzz/corpus_picture_jpeg/half.jpg
+
+config() {
+    printf '%s\n' "model = { path = \"$PWD/tests/data/pictures/model.gguf\"; vision = \"$PWD/tests/data/pictures/mmproj.gguf\"; };" \
+        'devices = { use = "cpu"; };' 'memory = { staging = "1MiB"; sequences = 2; };' 'vision = { decode = "4MiB"; };' \
+        "chat = { template = \"$tmp/template\"; };" >"$tmp/box.cfg"
+    printf '%s' '{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}' >"$tmp/template"
+}
+
+test_plan() {
+    config
+    expect 0 "$stator" plan "$tmp/box.cfg" --image $png --image $other
+    printed "^$png: 30x18 pixels, seen as 30x18: 18 tokens of the prompt$"
+    printed "^$other: 33x17 pixels, seen as 36x18: 21 tokens of the prompt$"
+    printed 'vision/cpu:0'
+    printed 'pictures'
+    expect 0 "$stator" plan "$tmp/box.cfg" --json
+    printed '"vision": true'
+    printed '"max_pixels": 1500000'
+    expect 2 "$stator" plan "$tmp/box.cfg" --set speculation.mode=mtp
+    said 'does not know pictures yet'
+    expect 2 "$stator" plan "$tmp/box.cfg" --set devices.split=tensor --set devices.use=cpu:0,cpu:1
+    said 'model.vision: pictures go neither with devices.split'
+    expect 2 "$stator" plan "$tmp/box.cfg" --set model.vision=tests/fuzz/corpus_gguf/good_tower_gemma3.gguf
+    said 'towers of the projector gemma3 are read .*, but not computed yet'
+    expect 4 "$stator" plan "$tmp/box.cfg" --set model.vision=tests/data/pictures/model.gguf
+    said 'no mmproj file'
+}
+
+test_run() {
+    config
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p abc -n 4 --temp 0 --ignore-eos --json
+    printed '"prompt_tokens":2[0-9],'
+    grep -o '"ids":[^]]*' "$tmp/out" >"$tmp/first"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p '[IMG]abc' -n 4 --temp 0 --ignore-eos --json --set cpu.threads=1 --set memory.batch=8
+    grep -o '"ids":[^]]*' "$tmp/out" | cmp -s - "$tmp/first" || fail "another batch, another answer"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'a[IMG]b[IMG]c' -n 2 --ignore-eos
+    said '^pictures +2 encoded, '
+    expect 2 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'a[IMG]b' -n 2
+    said 'the prompt has 1 places for pictures .*, the request 2 pictures'
+    expect 2 "$stator" run "$tmp/box.cfg" --image configs/demo.cfg -p a -n 2
+    said 'picture 0'
+    expect 2 "$stator" run configs/demo.cfg --image $png -p a -n 2
+    said 'model.vision names no vision tower'
+}
+
+data() {
+    base64 -w0 "$1"
+}
+
+test_serve() {
+    config
+    serve_config=$tmp/box.cfg
+    serve
+    ready
+    local url="data:image/png;base64,$(data $png)"
+    ask() { # PATH BODY
+        raw 'POST %s HTTP/1.1\r\nHost: localhost:%s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' "$1" $port ${#2} "$2"
+    }
+    local part="{\"type\": \"image_url\", \"image_url\": {\"url\": \"$url\"}}" text='{"type": "text", "text": "abc"}'
+    ask /v1/chat/completions "{\"max_tokens\": 2, \"ignore_eos\": true, \"messages\": [{\"role\": \"user\", \"content\": [$part, $text]}]}"
+    answered 200 '"prompt_tokens": ?2[0-9]'
+    ask /v1/messages "{\"max_tokens\": 2, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"media_type\": \"image/png\", \"data\": \"$(data $png)\"}}, $text]}]}"
+    answered 200 '"input_tokens": ?2[0-9]'
+    ask /v1/responses "{\"max_output_tokens\": 2, \"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", \"image_url\": \"$url\"}, {\"type\": \"input_text\", \"text\": \"abc\"}]}]}"
+    answered 200 '"input_tokens": ?2[0-9]'
+    ask /api/chat "{\"stream\": false, \"options\": {\"num_predict\": 2}, \"messages\": [{\"role\": \"user\", \"content\": \"abc\", \"images\": [\"$(data $png)\"]}]}"
+    answered 200 '"prompt_eval_count": ?2[0-9]'
+    ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"http://a.example/x.png\"}}]}]}"
+    answered 400 'the server fetches no pictures'
+    ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,%%%%\"}}]}]}"
+    answered 400 'no base64'
+    ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,QUJD\"}}]}]}"
+    answered 400 'picture 0'
+    ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": [$part, $part, $part, $part, $part]}]}"
+    answered 400 'a request may have 4 pictures'
+    ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": [$part, $part, $part, $part]}]}"
+    answered 400 'tokens of text and 72 of 4 pictures, memory.context is 64'
+    kill $pid
+    wait $pid || fail "it ended with $?"
+}
+
+run_tests
