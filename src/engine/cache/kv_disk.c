@@ -231,7 +231,11 @@ static void place_block(struct stator *s, struct engine_sequence *q, struct kv_j
     CHECK(q->n_kept == job->first);
     if (sequences_hold_next(s, q))
         return;
-    copy_block(s, sequences_take_next(s, q), job, false);
+    const uint32_t block = sequences_take_next(s, q);
+    r->failed = block == KV_POOL_NONE;
+    if (r->failed)
+        return;
+    copy_block(s, block, job, false);
     sequences_keep_next(s, q);
 }
 

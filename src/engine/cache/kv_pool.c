@@ -93,6 +93,20 @@ uint32_t kv_pool_take(struct kv_pool *p, uint64_t name) {
     return block;
 }
 
+uint32_t kv_pool_take_idle(struct kv_pool *p, uint64_t name, uint64_t first) {
+    uint32_t k = p->n_free;
+    while (k > 0 && p->blocks[p->free[k - 1]].until > first)
+        k--;
+    if (k == 0 && p->n_free > 0)
+        return KV_POOL_NONE;
+    if (k > 0) { /* the one that a take would get */
+        const uint32_t idle = p->free[k - 1];
+        p->free[k - 1] = p->free[p->n_free - 1];
+        p->free[p->n_free - 1] = idle;
+    }
+    return kv_pool_take(p, name);
+}
+
 void kv_pool_hold(struct kv_pool *p, uint32_t block, uint64_t name) {
     struct kv_block *b = &p->blocks[block];
     CHECK(b->kept);
@@ -144,9 +158,16 @@ void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other) {
         show(p, block, UINT64_MAX);
     } else {
         CHECK(p->n_free < p->n_blocks);
+        b->until = 0;
         p->free[p->n_free++] = block;
         show(p, block, 0);
     }
+}
+
+void kv_pool_leave(struct kv_pool *p, uint32_t block, uint64_t until) {
+    CHECK(p->blocks[block].holders == 1 && !p->blocks[block].kept);
+    kv_pool_drop(p, block, 0);
+    p->blocks[block].until = until;
 }
 
 bool kv_pool_is_balanced(const struct kv_pool *p, uint64_t holders) {

@@ -29,7 +29,10 @@ struct kv_block {
     uint32_t older, newer; /* cached */
     uint32_t mark;         /* kept: the caller's note (a checkpoint), or KV_POOL_NONE */
     bool kept;
-    int32_t tokens[KV_LAYOUT_BLOCK]; /* kept */
+    union {
+        int32_t tokens[KV_LAYOUT_BLOCK]; /* kept */
+        uint64_t until;                  /* free: steps before this one may still use it */
+    };
 };
 
 /* What other threads see of a block: a holder's name and the number of holders. */
@@ -69,6 +72,11 @@ uint32_t kv_pool_mark(const struct kv_pool *p, uint32_t block);
 uint32_t kv_pool_before(const struct kv_pool *p, uint32_t block);
 /* Removes a holder; `other` names one of the others, if there are any. */
 void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other);
+/* The only holder drops a block that is not kept, and that steps before number `until` may still write. Later
+ * steps may take it at once, as steps run in order; who writes it in no step takes an idle one. */
+void kv_pool_leave(struct kv_pool *p, uint32_t block, uint64_t until);
+/* Takes a block that no step from number `first` on uses; KV_POOL_NONE: free ones are all in use still. */
+uint32_t kv_pool_take_idle(struct kv_pool *p, uint64_t name, uint64_t first);
 /* Every block is free, held or cached, and `holders` is the sum of all blocks' holders. */
 bool kv_pool_is_balanced(const struct kv_pool *p, uint64_t holders);
 /* Checks the invariants one by one, for tests and debug builds. */

@@ -142,6 +142,11 @@ void sequences_keep(struct stator *s, struct engine_sequence *q) {
     }
 }
 
+/* q gives a block of its own, which is not kept, away for an equal one. */
+static void leave_block(struct stator *s, const struct engine_sequence *q, uint32_t block) {
+    kv_pool_leave(&s->pool, block, q->flights > 0 ? s->next_step : 0);
+}
+
 /* Its finished blocks that another has kept before it did, for the other's: they have the same bytes, and
  * steps that still read its own come before any that could write there again. */
 static void swap_equal(struct stator *s, struct engine_sequence *q) {
@@ -155,7 +160,7 @@ static void swap_equal(struct stator *s, struct engine_sequence *q) {
         uint32_t own = q->blocks[q->n_kept];
         CHECK(own != kept);
         kv_pool_hold(&s->pool, kept, name);
-        kv_pool_drop(&s->pool, own, 0);
+        leave_block(s, q, own);
         q->blocks[q->n_kept++] = kept;
     }
 }
@@ -197,7 +202,7 @@ bool sequences_hold_next(struct stator *s, struct engine_sequence *q) {
     CHECK(q->n_blocks <= k + 1 && q->n_cleared == q->n_blocks && k < q->reserved);
     kv_pool_hold(&s->pool, kept, atomic_load(&r->id));
     if (q->n_blocks > k)
-        kv_pool_drop(&s->pool, q->blocks[k], 0); /* its own, half full */
+        leave_block(s, q, q->blocks[k]); /* its own, half full */
     q->blocks[k] = kept;
     q->n_kept = q->n_cleared = q->n_blocks = k + 1;
     return true;
@@ -206,7 +211,9 @@ bool sequences_hold_next(struct stator *s, struct engine_sequence *q) {
 uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q) {
     CHECK(q->n_blocks == q->n_kept && q->n_blocks < q->reserved && q->flights == 0);
     kv_disk_before_take(s);
-    const uint32_t block = kv_pool_take(&s->pool, atomic_load(&q->request->id));
+    const uint32_t block = kv_pool_take_idle(&s->pool, atomic_load(&q->request->id), s->first_step);
+    if (block == KV_POOL_NONE)
+        return block;
     q->blocks[q->n_blocks++] = block;
     q->n_cleared = q->n_blocks;
     return block;

@@ -24,7 +24,7 @@ void sequences_reuse(struct stator *s, struct engine_sequence *q);
 /* Holds q's next block, if the pool keeps it; false: it does not. */
 bool sequences_hold_next(struct stator *s, struct engine_sequence *q);
 /* Takes a block for q's next one. The caller writes its content, then calls sequences_keep_next. No step in
- * flight may have q. */
+ * flight may have q. KV_POOL_NONE: steps in flight may still write all free blocks. */
 uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q);
 void sequences_keep_next(struct stator *s, struct engine_sequence *q);
 /* q continues after its first `blocks` kept blocks, which it has not computed itself since `done`, and drops

@@ -210,8 +210,27 @@ static void equal_hashes(void **state) {
     free(memory);
 }
 
+/* A block that steps under way may still write is no idle one. */
+static void idle_blocks(void **state) {
+    (void)state;
+    void *memory;
+    struct kv_pool p = pool_of(2, &memory);
+    const uint32_t a = kv_pool_take(&p, 1), b = kv_pool_take(&p, 1);
+    kv_pool_leave(&p, b, 0);
+    kv_pool_leave(&p, a, 7);
+    assert_int_equal(kv_pool_take_idle(&p, 2, 6), b); /* a take would get the other */
+    assert_int_equal(kv_pool_take_idle(&p, 2, 6), KV_POOL_NONE);
+    assert_int_equal(kv_pool_take_idle(&p, 2, 7), a);
+    kv_pool_leave(&p, a, 9);
+    assert_int_equal(kv_pool_take(&p, 3), a); /* in a step */
+    kv_pool_drop(&p, a, 0);
+    assert_int_equal(kv_pool_take_idle(&p, 2, 7), a); /* it was dropped again by who had no step under way */
+    assert_true(kv_pool_is_whole(&p));
+    free(memory);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_texts), cmocka_unit_test(one_by_one),
-                                       cmocka_unit_test(equal_hashes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(idle_blocks), cmocka_unit_test(random_texts),
+                                       cmocka_unit_test(one_by_one), cmocka_unit_test(equal_hashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
