@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "device/device.h"
 
-enum { SIM_TOKENS = KV_LAYOUT_BLOCK, SIM_BATCH = 512, SIM_SEQUENCES = 8 };
+enum { SIM_TOKENS = KV_LAYOUT_BLOCK, SIM_BATCH = 512, SIM_SEQUENCES = 8, SIM_SLICES = 16 };
 
 /* The device refuses a step, is lost, or hangs; or one row of logits is not finite. */
 enum sim_fault { SIM_NONE, SIM_SUBMIT, SIM_LOST, SIM_HANG, SIM_DAMAGED };
@@ -36,8 +36,8 @@ struct sim_device {
     uint8_t *pinned;
     struct sim_device *next;
     uint32_t index;
-    uint64_t bytes; /* of slices */
-    struct sim_cell *cells[GRAPH_MAX_CACHES];
+    uint64_t bytes;          /* of slices */
+    uint8_t *kv[SIM_SLICES]; /* of the caches; a block's cells are at the begin of its first unit */
     uint32_t submits, steps, bodies, tails;
     bool lost;
     enum sim_slot_state state[2];
@@ -103,8 +103,11 @@ static void sim_hash(const struct sim_device *f, uint32_t slot, char out[HASH_TE
 }
 
 static struct sim_cell *sim_block(const struct sim_device *f, uint32_t cache, uint32_t block) {
-    CHECK(block < f->model.caches[cache].n_blocks);
-    return f->cells[cache] + (size_t)block * SIM_TOKENS;
+    const uint64_t bytes = f->model.graph->caches[cache].bytes;
+    const uint32_t slice = device_cache_part(&f->model, cache, false).first;
+    CHECK(block < f->model.caches[cache].n_blocks && slice < SIM_SLICES &&
+          bytes >= SIM_TOKENS * sizeof(struct sim_cell));
+    return (struct sim_cell *)(void *)(f->kv[slice] + block * bytes);
 }
 
 /* Blocks that the step clears or copies. */
@@ -230,7 +233,7 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
     const int32_t *tokens = (const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens);
     uint64_t state[GRAPH_MAX_CACHES] = {0};
     for (uint32_t c = 0; c < h->n_caches; c++)
-        if (sim.shape.cache[c].kind == GRAPH_STATE)
+        if (sim.shape.cache[c].kind == GRAPH_STATE && sim.shape.cache[c].on[f->index])
             state[c] = sim_block(f, c, sim_look(f, h, c, k->slot).table[0])->row;
     for (uint32_t i = 0; i < k->n; i++) {
         const uint32_t p = k->position + i, at = k->first + i;
@@ -339,18 +342,21 @@ static void sim_end(struct sim_device *f, uint32_t slot) {
 
 static stator_status sim_slice_create(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                       stator_error *e) {
-    (void)a;
-    (void)slice;
+    struct sim_device *f = sim_self(d);
     (void)e;
-    sim_self(d)->bytes += bytes;
+    f->bytes += bytes;
+    if (a != DEVICE_KV)
+        return STATOR_OK;
+    CHECK(slice < SIM_SLICES);
+    f->kv[slice] = aligned_alloc(4096, arith_round_up(bytes, 4096));
+    CHECK(f->kv[slice] != NULL);
+    memset(f->kv[slice], 0, bytes);
     return STATOR_OK;
 }
 
+/* The caches, which go to files. */
 static void *sim_map(struct device *d, enum device_arena a, uint32_t slice) {
-    (void)d;
-    (void)a;
-    (void)slice;
-    return NULL;
+    return a == DEVICE_KV && slice < SIM_SLICES ? sim_self(d)->kv[slice] : NULL;
 }
 
 static stator_status sim_upload(struct device *d, enum device_arena a, uint32_t slice, uint64_t offset,
@@ -395,6 +401,11 @@ static stator_status sim_prepare(struct device *d, const struct device_setup *s,
     (void)e;
     f->pinned = s->pinned;
     f->next = s->out != NULL ? sim_self(s->out->peer) : NULL;
+    for (uint32_t c = 0; c < f->model.graph->n_caches; c++)
+        for (uint32_t i = 0; f->model.graph->caches[c].n_layers > 0 && i < f->model.caches[c].n_blocks; i++)
+            for (uint32_t k = 0; k < SIM_TOKENS; k++)
+                sim_block(f, c, i)[k] =
+                    (struct sim_cell){.row = sim_mix((uint64_t)i * SIM_TOKENS + k, sim.seed), .id = ~0ull};
     for (int k = 0; k < 2; k++)
         memcpy(f->pinned + f->at.step[k], &f->model.step, sizeof f->model.step);
     return STATOR_OK;
@@ -487,8 +498,8 @@ static uint64_t sim_taken_bytes(const struct device *d) {
 
 static void sim_close(struct device *d) {
     struct sim_device *f = sim_self(d);
-    for (uint32_t c = 0; c < GRAPH_MAX_CACHES; c++)
-        free(f->cells[c]);
+    for (uint32_t i = 0; i < SIM_SLICES; i++)
+        free(f->kv[i]);
     sim.devices[f->index] = NULL;
 }
 
@@ -556,13 +567,6 @@ stator_status device_open(const struct device_choice *c, const struct device_mod
     f->facts = c->facts;
     f->index = c->where[0];
     device_pinned_lay_out(&f->facts, m, &f->at);
-    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
-        const size_t n = (size_t)m->caches[i].n_blocks * SIM_TOKENS;
-        f->cells[i] = calloc(n, sizeof *f->cells[i]);
-        CHECK(f->cells[i] != NULL);
-        for (size_t k = 0; k < n; k++)
-            f->cells[i][k] = (struct sim_cell){.row = sim_mix(k, sim.seed), .id = ~0ull};
-    }
     sim.devices[f->index] = f;
     *out = &f->device;
     return STATOR_OK;

@@ -11,9 +11,11 @@
 
 #include "engine/run/balance.h"
 #include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/loop.h"
 #include "engine/run/pipeline.h"
 #include "engine/start/enforce.h"
+#include "engine/start/kv_open.h"
 #include "engine/start/run_state.h"
 #include "engine/start/start.h"
 
@@ -113,6 +115,8 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     if (start_devices(s, &e) != STATOR_OK)
         sim_fail("%s", e.text);
+    if (kv_open(s, &e) != STATOR_OK)
+        sim_fail("%s", e.text);
     phase_advance(&s->phase, PHASE_SEALED);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
     atomic_store(&s->started, 1);
@@ -147,6 +151,8 @@ static void sim_check_order(void) {
 /* Whether nothing but the engine keeps a sequence from going on. */
 static bool sim_may_go_on(const struct engine_sequence *q) {
     const struct engine_request *r = q->request;
+    if (kv_disk_waits(q))
+        return false;
     return r->kind == STATOR_GENERATE ? outbox_waiting(&r->out) + OUTBOX_STEP <= OUTBOX_EVENTS
                                       : step_fill_reader_room(q) == ENGINE_READER_ROWS;
 }

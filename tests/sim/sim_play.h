@@ -9,7 +9,7 @@
 #ifndef STATOR_TESTS_SIM_PLAY_H
 #define STATOR_TESTS_SIM_PLAY_H
 
-#include "sim_engine.h"
+#include "sim_files.h"
 
 #include "app/selftest/selftest_model.h"
 
@@ -35,6 +35,9 @@ static struct sim_run {
     } texts[SIM_TEXTS];
     struct sampler sampler; /* the naive model's */
     uint64_t ended, cancelled, failed, busy, events, cached, kept;
+    struct {
+        uint64_t ended, cancelled, failed, cached;
+    } before; /* the present engine */
 } play;
 
 static struct sim_client *sim_client(uint64_t id) {
@@ -267,7 +270,10 @@ static bool sim_poll(void) {
 
 static void sim_cancel(void) {
     struct sim_client *c = &play.clients[sim_below(SIM_CLIENTS)];
-    if (c->id == 0)
+    for (uint32_t i = 0; i < sim.s->planning.want.sequences; i++) /* rather one that waits for files */
+        if (sim.s->sequences[i].request != NULL && kv_disk_waits(&sim.s->sequences[i]))
+            c = sim_client(atomic_load(&sim.s->sequences[i].request->id));
+    if (c == NULL || c->id == 0)
         return;
     stator_cancel(sim.s, c->id);
     c->cancelled = true;
@@ -294,8 +300,9 @@ static void sim_hold(void) {
 static void sim_check_rest(void) {
     stator_stats t = {.size = sizeof t};
     sim_check_released();
-    if (stator_get_stats(sim.s, &t, NULL) != STATOR_OK || t.requests != play.ended ||
-        t.cancelled != play.cancelled || t.failed != play.failed || t.tokens_cached != play.cached)
+    if (stator_get_stats(sim.s, &t, NULL) != STATOR_OK || t.requests != play.ended - play.before.ended ||
+        t.cancelled != play.cancelled - play.before.cancelled ||
+        t.failed != play.failed - play.before.failed || t.tokens_cached != play.cached - play.before.cached)
         sim_fail("the statistics are wrong");
 }
 
@@ -311,6 +318,10 @@ static void sim_turn(void) {
             ;
     else if (what < 95)
         sim_pass_time();
+    if (sim_below(files.slow ? 20 : 2) == 0)
+        (void)sim_file_job();
+    if (sim_below(400) == 0)
+        files.full = !files.full;
     for (uint64_t n = sim_below(3); n > 0; n--)
         sim_engine_round();
     if (sim.round % 16 == 0)
@@ -329,6 +340,7 @@ static void sim_drain(void) {
             sim_fail("%u requests do not end: the engine's thread %s", play.n_live,
                      eng.next == LOOP_COMMANDS ? "sleeps" : "runs");
         sim_engine_round();
+        (void)sim_file_job();
         sim_pass_time();
         while (sim_poll())
             ;
@@ -340,28 +352,78 @@ static void sim_drain(void) {
     }
 }
 
+/* Before another engine of the same play: ids begin anew. */
+static void sim_engine_reset(void) {
+    eng.next = LOOP_AGAIN;
+    eng.woken = false;
+    eng.last_admitted = 0;
+    memset(eng.progress, 0, sizeof eng.progress);
+}
+
+/* Another engine with the same settings goes on from the files. Requests of the one before are gone: some had
+ * ended, others end with it. */
+static void sim_restart(const char *model, const char *const *list) {
+    const bool drains = sim_below(2) == 0, killed = sim_below(2) == 0;
+    if (drains) {
+        sim_drain();
+        sim_check_rest();
+    }
+    sim_files_stop(killed);
+    for (uint32_t i = 0; i < SIM_CLIENTS; i++)
+        play.clients[i].id = 0;
+    play.n_live = 0;
+    play.before.ended = play.ended;
+    play.before.cancelled = play.cancelled;
+    play.before.failed = play.failed;
+    play.before.cached = play.cached;
+    if (killed)
+        sim_files_crash();
+    files.restarts++;
+    files.kills += killed;
+    files.full = false;
+    sim.damaged = 0;
+    sim_engine_reset();
+    sim_start(model, list, false);
+    interpose_reset(INTERPOSE_ABORT);
+}
+
 /* A run of a script's turns. Everything follows from it. */
 static void sim_play(const struct sim_script *script) {
-    char sets[12][64];
-    const char *list[13];
+    char sets[12][64], file_sets[2][128];
+    const char *list[16];
     memset(&play, 0, sizeof play);
     sim_begin(script->seed, sim_text_of);
     sim_choose(sets, list);
-    sim_start(sim_model((uint32_t)sim_below(5)), list, false);
-    if (script->faultless)
+    sim_files_begin(file_sets);
+    uint32_t n = 0;
+    while (list[n] != NULL)
+        n++;
+    for (uint32_t i = 0; i < 2 && files.on; i++)
+        list[n++] = file_sets[i];
+    list[n++] = "log.level=error";
+    list[n] = NULL;
+    const char *model = sim_model((uint32_t)sim_below(5));
+    sim_start(model, list, false);
+    if (script->faultless) {
         sim.fault = SIM_NONE;
+        files.fails_in = 0;
+    }
     interpose_reset(INTERPOSE_ABORT);
     void *memory = sim_make_sampler(&play.sampler);
     for (uint32_t i = 0; i < script->turns && !(sim.faulted && sim_below(200) == 0); i++) {
         sim.round = i;
         sim_deal(i);
-        if (!script->left_out[i])
-            sim_turn();
+        if (script->left_out[i])
+            continue;
+        if (files.on && !sim.faulted &&
+            (i == files.restart_at[0] || i == files.restart_at[1] || i == files.restart_at[2]))
+            sim_restart(model, list);
+        sim_turn();
     }
     sim_deal(SIM_TURNS);
     sim_drain();
     sim_check_rest();
-    sim_stop();
+    sim_files_stop(false);
     free(memory);
 }
 

@@ -18,7 +18,7 @@
 /* The play that the test is for: sim_play.h or sim_server.h. */
 static void sim_play(const struct sim_script *script);
 
-enum { SIM_TRIES = 3000, SIM_TRY_SECONDS = 20, SIM_SAID = 400, SIM_LIST = 24 * SIM_TURNS };
+enum { SIM_TRIES = 300, SIM_TRY_SECONDS = 20, SIM_SAID = 400, SIM_LIST = 24 * SIM_TURNS };
 
 /* What a failed play says first, without its numbers. */
 static void sim_shrink_says(int fd, char said[SIM_SAID]) {

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/run/step_fill.h"
 
 #define SIM_STATES(X)                                                                                        \
@@ -44,7 +45,13 @@
     X(DEVICE_LOST, "a device is lost")                                                                       \
     X(DEVICE_HANGS, "a device hangs")                                                                        \
     X(ROW_DAMAGED, "a row of logits is not finite")                                                          \
-    X(FAULT_WHILE_WAITING, "a device fails while requests wait")
+    X(FAULT_WHILE_WAITING, "a device fails while requests wait")                                             \
+    X(FILES_AWAITED, "a sequence waits for files")                                                           \
+    X(FILES_TAKEN, "blocks of files were taken")                                                             \
+    X(FILES_CHECKPOINT, "a sequence waits for the file of a checkpoint")                                     \
+    X(FILES_LOST, "a block that is evicted finds no buffer")                                                 \
+    X(FILES_CANCELLED, "a request that waits for files was cancelled")                                       \
+    X(FILES_FULL, "a write failed, and no more is written")
 
 #define SIM_STATE_NAME(name, text) SIM_##name,
 enum sim_state { SIM_STATES(SIM_STATE_NAME) SIM_N_STATES };
@@ -84,6 +91,9 @@ static inline void sim_note_sequence(const struct stator *s, const struct engine
     sim_reach(SIM_FORCED, r->forced.inside);
     sim_reach(SIM_CANCELLED_IN_FLIGHT, step_fill_cancelled(r) && q->flights > 0);
     sim_reach(SIM_CANCELLED_HELD, step_fill_cancelled(r) && atomic_load(&r->held) == atomic_load(&r->id));
+    sim_reach(SIM_FILES_AWAITED, kv_disk_waits(q));
+    sim_reach(SIM_FILES_CHECKPOINT, q->restore.state == RESTORE_CHECKPOINT);
+    sim_reach(SIM_FILES_CANCELLED, kv_disk_waits(q) && step_fill_cancelled(r));
     for (uint32_t c = 0; c < s->planning.devices[0].graph.n_caches; c++)
         sim_reach(SIM_RING_WRAPS, s->planning.devices[0].graph.caches[c].kind == GRAPH_RING &&
                                       q->done > q->caches[c].n_blocks * KV_LAYOUT_BLOCK);
@@ -117,6 +127,9 @@ static inline void sim_note_states(const struct stator *s, bool sleeps) {
     for (uint32_t i = 0; i < s->pool.n_blocks; i++)
         sim_reach(SIM_BLOCK_SHARED, s->pool.blocks[i].holders > 2);
     sim_note_checkpoints(s);
+    sim_reach(SIM_FILES_TAKEN, atomic_load(&s->kv_disk.hits) > 0);
+    sim_reach(SIM_FILES_LOST, atomic_load(&s->kv_disk.lost) > 0);
+    sim_reach(SIM_FILES_FULL, s->kv_disk.jobs.runs && !s->kv_disk.jobs.store.writes);
     sim_reach(SIM_WAITS_FOR_PLACE, s->n_waiting > 0 && running == s->planning.want.sequences);
     sim_reach(SIM_BLOCK_EVICTED, s->pool.evicted > 0);
     sim_reach(SIM_TWO_STEPS, s->next_step - s->first_step == 2);

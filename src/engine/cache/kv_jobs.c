@@ -80,27 +80,32 @@ static void tell_of_store(struct kv_jobs *j) {
     atomic_store(&j->shown.files, j->store.n_entries);
 }
 
+bool kv_jobs_turn(struct kv_jobs *j) {
+    uint32_t i;
+    if (!ring_pop(j->todo, &i))
+        return false;
+    if (j->jobs[i].kind == KV_JOB_FIND)
+        find(j, &j->jobs[i]);
+    else
+        read_or_write(j, &j->jobs[i]);
+    tell_of_store(j);
+    const bool pushed = ring_push(j->done, &i);
+    CHECK(pushed);
+    ring_wake(j->wake);
+    return true;
+}
+
 /* The thread. Jobs that were pushed before the stop still run. */
 static void *run(void *context) {
     struct kv_jobs *j = context;
     phase_thread_set(j->phase, PHASE_THREAD_ENGINE);
     for (;;) {
         const bool last = atomic_load_explicit(&j->stop, memory_order_acquire) != 0;
-        uint32_t i;
-        if (!ring_pop(j->todo, &i)) {
-            if (last)
-                return NULL;
-            ring_wait(j->todo, UINT64_MAX);
+        if (kv_jobs_turn(j))
             continue;
-        }
-        if (j->jobs[i].kind == KV_JOB_FIND)
-            find(j, &j->jobs[i]);
-        else
-            read_or_write(j, &j->jobs[i]);
-        tell_of_store(j);
-        const bool pushed = ring_push(j->done, &i);
-        CHECK(pushed);
-        ring_wake(j->wake);
+        if (last)
+            return NULL;
+        ring_wait(j->todo, UINT64_MAX);
     }
 }
 

@@ -82,6 +82,10 @@ stator_status kv_jobs_start(struct kv_jobs *j, const struct kvstore_options *o, 
 /* Ends the thread after the jobs that were pushed. Nothing happens if it does not run. */
 void kv_jobs_stop(struct kv_jobs *j);
 
+/* What the thread does over and over: runs the next job that was pushed. False: there is none. The simulator
+ * (tests/sim), which has no such thread, calls it. */
+bool kv_jobs_turn(struct kv_jobs *j);
+
 /* A free job of a class; NULL: all are in use, or only `spare` are left. */
 struct kv_job *kv_jobs_take(struct kv_jobs *j, enum kv_job_class class, uint32_t spare);
 void kv_jobs_push(struct kv_jobs *j, struct kv_job *job);

@@ -11,7 +11,7 @@ enum { FIXED_SEEDS = 200 };
 /* Of all runs. */
 static struct {
     uint64_t runs, steps, tokens, events, ended, cancelled, failed, busy, cached, kept, faults;
-    uint64_t longest_wait;
+    uint64_t longest_wait, restarts, kills, read, written, failed_calls, damaged;
 } total;
 
 static void add_up(void) {
@@ -26,6 +26,12 @@ static void add_up(void) {
     total.cached += play.cached;
     total.kept += play.kept;
     total.faults += sim.faulted;
+    total.restarts += files.restarts;
+    total.kills += files.kills;
+    total.read += files.read;
+    total.written += files.written;
+    total.failed_calls += files.failed;
+    total.damaged += files.damaged;
     total.longest_wait = ARITH_MAX(total.longest_wait, eng.longest_wait);
 }
 
@@ -49,6 +55,12 @@ static void report(double began) {
                   (unsigned long long)total.faults, (unsigned long long)total.busy,
                   (unsigned long long)total.cached, (unsigned long long)total.kept,
                   (unsigned long long)total.longest_wait);
+    print_message(
+        "files: %llu read, %llu written; %llu restarts, %llu of them after a kill; %llu calls failed, %llu "
+        "files damaged\n",
+        (unsigned long long)total.read, (unsigned long long)total.written, (unsigned long long)total.restarts,
+        (unsigned long long)total.kills, (unsigned long long)total.failed_calls,
+        (unsigned long long)total.damaged);
 }
 
 static void seeds(void **state) {
