@@ -158,7 +158,8 @@ static void sim_submit_one(void) {
     sim_prompt(c);
     sim_sampling(c);
     c->q.size = sizeof c->q;
-    c->q.kind = sim_below(10) == 0 ? STATOR_LOGITS : STATOR_GENERATE;
+    const uint64_t kind = sim_below(20);
+    c->q.kind = kind < 2 ? STATOR_LOGITS : kind == 2 ? STATOR_EMBED : STATOR_GENERATE;
     c->q.tokens = c->text.tokens;
     c->q.n_tokens = c->n_prompt;
     c->q.max_new = 1 + (uint32_t)sim_below(sim_below(4) ? 12 : SIM_CONTEXT);
@@ -215,8 +216,19 @@ static void sim_check_row(struct sim_client *c, const stator_event *ev) {
         sim_fail("request %llu: other logits at position %u", (unsigned long long)c->id, p);
 }
 
+/* Without pooling a vector is the row behind the prompt. */
+static void sim_check_vector(struct sim_client *c, const stator_event *ev) {
+    float logits[SIM_VOCAB];
+    sim_text_logits(&sim.shape, &c->text, c->n_prompt - 1, logits);
+    if (c->q.kind != STATOR_EMBED || c->n_told++ > 0 || ev->n_values != sim.shape.vocab ||
+        memcmp(logits, ev->logits, sim.shape.vocab * sizeof *logits) != 0)
+        sim_fail("request %llu: another vector", (unsigned long long)c->id);
+}
+
 static void sim_check_end(struct sim_client *c, const stator_event *ev) {
-    const uint32_t all = c->q.kind == STATOR_LOGITS ? c->n_prompt : c->text.n - c->n_prompt;
+    const uint32_t all = c->q.kind == STATOR_LOGITS  ? c->n_prompt
+                         : c->q.kind == STATOR_EMBED ? 1
+                                                     : c->text.n - c->n_prompt;
     const bool lost = sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0;
     const bool damaged =
         sim.damaged == c->id && ev->status == STATOR_FAILED && strstr(ev->text, "finite") != NULL;
@@ -263,6 +275,8 @@ static bool sim_poll(void) {
         sim_check_token(c, &ev);
     else if (ev.kind == STATOR_EVENT_LOGITS)
         sim_check_row(c, &ev);
+    else if (ev.kind == STATOR_EVENT_VECTOR)
+        sim_check_vector(c, &ev);
     else
         sim_check_end(c, &ev);
     return true;

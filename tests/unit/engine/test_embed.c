@@ -278,6 +278,7 @@ static void classifier(void **state) {
         if (k == 2) {
             tiny_model_keys(&w, &own);
             gguf_writer_u32(&w, "qwen3.pooling_type", 4);
+            gguf_writer_text(&w, "tokenizer.chat_template.rerank", "{query} or {document}");
             gguf_writer_texts(&w, "qwen3.classifier.output_labels", 5, labels);
             tiny_model_tensor(&w, &own, "token_embd.weight", own.type, own.n_embd, own.vocab);
             tiny_model_tensor(&w, &own, "output_norm.weight", BLOCK_F32, own.n_embd, 0);
@@ -291,6 +292,14 @@ static void classifier(void **state) {
         const char *sets[] = {k == 1 ? "model.pooling=rank" : "model.pooling=auto", NULL};
         stator *s = harness_start(gguf_writer_memory_path(&w, path), sets);
         uint32_t width = 0;
+        stator_chat_template t = {.size = sizeof t};
+        assert_int_equal(stator_get_chat_template(s, &t, NULL), STATOR_OK);
+        assert_true((t.rerank != NULL) == (k > 0)); /* Qwen3's own, or the file's */
+        if (k == 1)
+            assert_true(strstr(t.rerank, "<Query>: {query}\n<Document>: {document}<|im_end|>") != NULL &&
+                        strlen(t.rerank) == t.rerank_length);
+        if (k == 2)
+            assert_true(t.rerank_length == 21 && memcmp(t.rerank, "{query} or {document}", 21) == 0);
         rows[k] = embed(s, ids, 5, 0, &width);
         assert_int_equal(width, 5);
         if (k == 0) {
