@@ -100,10 +100,10 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     if (s->start.expects_plan)
         snprintf(s->start.expect_plan, sizeof s->start.expect_plan, "%s", o->expect_plan);
     phase_init(&s->phase);
-    pthread_mutex_init(&s->submit_lock, NULL);
-    pthread_mutex_init(&s->edge_lock, NULL);
+    pthread_mutex_init(&s->front.submit_lock, NULL);
+    pthread_mutex_init(&s->front.edge_lock, NULL);
     pthread_mutex_init(&s->pictures.lock, NULL);
-    pthread_mutex_init(&s->grammars.lock, NULL);
+    pthread_mutex_init(&s->front.grammars.lock, NULL);
     st = open_parts(s, o, e);
     if (st != STATOR_OK) {
         stator_close(s);
@@ -195,7 +195,7 @@ static stator_status audit_verdict(struct stator *s, const struct audit *a, stat
 }
 
 static stator_status open_bell(struct stator *s, stator_error *e) {
-    if (s->bell.fd > 0)
+    if (s->front.bell.fd > 0)
         return STATOR_OK; /* of a start before this */
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
@@ -206,7 +206,7 @@ static stator_status open_bell(struct stator *s, stator_error *e) {
         if (fd < 0)
             return error_set(e, STATOR_FAILED, "eventfd, for stator_event_fd: %s", strerror(errno));
     }
-    s->bell.fd = fd;
+    s->front.bell.fd = fd;
     return STATOR_OK;
 }
 
@@ -336,7 +336,7 @@ stator_status stator_start(stator *s, stator_error *e) {
     }
     if (st != STATOR_OK)
         return st;
-    atomic_store(&s->started, 1);
+    atomic_store(&s->front.started, 1);
     touch(s, sizeof *s);
     audit_take(s, &s->report.sealed);
     st = audit_verdict(s, &s->report.sealed, e);
@@ -364,11 +364,11 @@ static void await_served(struct stator *s) {
 
 stator_status stator_stop(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
-    if (s->start.thread_runs && s->planning.stage > 0 && atomic_load(&s->started))
+    if (s->start.thread_runs && s->planning.stage > 0 && atomic_load(&s->front.started))
         await_served(s);
     if (s->start.thread_runs) {
-        atomic_store(&s->stop, 1);
-        ring_wake(s->commands);
+        atomic_store(&s->front.stop, 1);
+        ring_wake(s->front.commands);
     }
     join_thread(s);
     stator_status st = s->planning.stage > 0 && s->broken
@@ -382,14 +382,14 @@ void stator_close(stator *s) {
         return;
     (void)stator_stop(s, NULL);
     undo_start(s);
-    if (s->bell.fd > 0)
-        close(s->bell.fd);
-    pthread_mutex_destroy(&s->submit_lock);
-    pthread_mutex_destroy(&s->edge_lock);
+    if (s->front.bell.fd > 0)
+        close(s->front.bell.fd);
+    pthread_mutex_destroy(&s->front.submit_lock);
+    pthread_mutex_destroy(&s->front.edge_lock);
     pthread_mutex_destroy(&s->pictures.lock);
-    pthread_mutex_destroy(&s->grammars.lock);
+    pthread_mutex_destroy(&s->front.grammars.lock);
     pages_unmap(s->start.edge, s->planning.edge_bytes);
-    pages_unmap(s->grammars.memory, s->planning.grammars_bytes);
+    pages_unmap(s->front.grammars.memory, s->planning.grammars_bytes);
     token_trees_drop(&s->start.trees);
     planning_close(&s->planning);
     log_sink_close(&s->sink);

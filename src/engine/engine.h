@@ -284,6 +284,26 @@ struct engine_report {
     bool knows_ranks; /* the driver's: all notes hold */
 };
 
+/* What callers hold, and what lies between them and the engine's thread. */
+struct engine_front {
+    void *edge_work; /* workspace of stator_tokenize, in the run's state */
+    uint64_t edge_work_bytes;
+    struct ring *commands;
+    struct engine_request *requests;
+    uint32_t n_requests;
+    struct grammar_slots grammars; /* of requests */
+    uint64_t last_id;              /* under submit_lock */
+    _Atomic int started;           /* read by stator_cancel */
+    _Atomic int stop;
+    struct bell bell;
+    struct engine_rows *rows; /* [n_rows] */
+    uint32_t n_rows;
+    pthread_mutex_t submit_lock;    /* who takes a slot, and the producer's end of `commands` */
+    pthread_mutex_t edge_lock;      /* edge_work */
+    _Atomic bool polled;            /* a thread is in stator_poll */
+    struct engine_request *in_hand; /* who polls: whose row of logits it has read */
+};
+
 struct stator {
     struct log log;
     struct log_sink sink;
@@ -300,24 +320,7 @@ struct stator {
     struct phase phase;
     struct tokenizer *tokenizer;  /* NULL: this model has none that can be used, */
     stator_error tokenizer_error; /* for this reason */
-    struct grammar_slots grammars;
-
-    /* Callers, and between them and the engine's thread. */
-    void *edge_work; /* workspace of stator_tokenize, in the run's state */
-    uint64_t edge_work_bytes;
-    struct ring *commands;
-    struct engine_request *requests;
-    uint32_t n_requests;
-    uint64_t last_id;    /* under submit_lock */
-    _Atomic int started; /* read by stator_cancel */
-    _Atomic int stop;
-    struct bell bell;
-    struct engine_rows *rows; /* [n_rows] */
-    uint32_t n_rows;
-    pthread_mutex_t submit_lock;    /* who takes a slot, and the producer's end of `commands` */
-    pthread_mutex_t edge_lock;      /* edge_work */
-    _Atomic bool polled;            /* a thread is in stator_poll */
-    struct engine_request *in_hand; /* who polls: whose row of logits it has read */
+    struct engine_front front;
 
     /* The engine's thread. */
     struct engine_sequence *sequences;

@@ -51,12 +51,12 @@ bool __wrap_ring_push(struct ring *r, const void *record);
 
 /* The test is linked with --wrap: whoever wakes the engine's thread does it here. */
 void __wrap_ring_wake(struct ring *r) {
-    eng.woken = eng.woken || (sim.s != NULL && r == sim.s->commands);
+    eng.woken = eng.woken || (sim.s != NULL && r == sim.s->front.commands);
     __real_ring_wake(r);
 }
 
 bool __wrap_ring_push(struct ring *r, const void *record) {
-    eng.woken = eng.woken || (sim.s != NULL && r == sim.s->commands);
+    eng.woken = eng.woken || (sim.s != NULL && r == sim.s->front.commands);
     return __real_ring_push(r, record);
 }
 
@@ -110,8 +110,8 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
         sim_fail("%s", e.text);
     sim.s = s;
     if (serves)
-        s->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* as stator_prepare */
-    CHECK(s->bell.fd >= 0);
+        s->front.bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* as stator_prepare */
+    CHECK(s->front.bell.fd >= 0);
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     if (start_devices(s, &e) != STATOR_OK)
         sim_fail("%s", e.text);
@@ -119,7 +119,7 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
         sim_fail("%s", e.text);
     phase_advance(&s->phase, PHASE_SEALED);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
-    atomic_store(&s->started, 1);
+    atomic_store(&s->front.started, 1);
     sim.shape = (struct sim_shape){.n_devices = s->planning.n_devices,
                                    .n_caches = s->planning.devices[0].graph.n_caches,
                                    .vocab = s->planning.shape->vocab,
@@ -137,7 +137,7 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
 static void sim_check_order(void) {
     const struct stator *s = sim.s;
     for (uint32_t i = 0; i < s->n_waiting; i++) {
-        const struct engine_request *r = &s->requests[s->waiting[i]];
+        const struct engine_request *r = &s->front.requests[s->waiting[i]];
         const uint64_t id = atomic_load(&r->id);
         if (r->kind == STATOR_GENERATE && id < eng.last_admitted)
             sim_fail("request %llu waits although request %llu, which came later, has begun",
@@ -212,8 +212,8 @@ static void sim_check_released(void) {
     for (uint32_t c = 0; c < sim.shape.n_caches; c++)
         if (sim.shape.cache[c].kind != GRAPH_PAGED)
             held += s->planning.devices[0].model.caches[c].of_sequences - s->caches[c].n_free;
-    for (uint32_t i = 0; i < s->n_rows; i++)
-        held += atomic_load(&s->rows[i].taken);
+    for (uint32_t i = 0; i < s->front.n_rows; i++)
+        held += atomic_load(&s->front.rows[i].taken);
     if (stator_get_stats(s, &t, NULL) != STATOR_OK || held != 0 ||
         s->pool.n_free + s->pool.n_cached != s->pool.n_blocks || t.blocks_free != t.blocks ||
         t.running + t.waiting + t.ended != 0 || (t.fault != STATOR_OK && !sim.faulted))

@@ -169,8 +169,8 @@ static void sim_submit_one(void) {
     stator_error e = {0};
     uint64_t id = 0;
     const stator_status st = stator_submit(sim.s, &c->q, &id, &e);
-    if ((st == STATOR_BUSY) != (play.n_live == sim.s->n_requests))
-        sim_fail("submit with %u of %u requests there: %d %s", play.n_live, sim.s->n_requests, (int)st,
+    if ((st == STATOR_BUSY) != (play.n_live == sim.s->front.n_requests))
+        sim_fail("submit with %u of %u requests there: %d %s", play.n_live, sim.s->front.n_requests, (int)st,
                  e.text);
     if (st == STATOR_BUSY) {
         sim_reach(SIM_QUEUE_FULL, true);
@@ -292,7 +292,7 @@ static void sim_cancel(void) {
     stator_cancel(sim.s, c->id);
     c->cancelled = true;
     for (uint32_t i = 0; i < sim.s->n_waiting; i++)
-        sim_reach(SIM_CANCELLED_WAITING, atomic_load(&sim.s->requests[sim.s->waiting[i]].id) == c->id);
+        sim_reach(SIM_CANCELLED_WAITING, atomic_load(&sim.s->front.requests[sim.s->waiting[i]].id) == c->id);
     if (eng.next == LOOP_COMMANDS && !eng.woken)
         sim_fail("the engine's thread sleeps although request %llu was cancelled", (unsigned long long)c->id);
 }

@@ -98,8 +98,8 @@ static const struct sim_text *web_text_of(uint64_t id) {
 }
 
 static bool web_engine_has(uint64_t id) {
-    for (uint32_t i = 0; i < sim.s->n_requests; i++)
-        if (atomic_load(&sim.s->requests[i].id) == id)
+    for (uint32_t i = 0; i < sim.s->front.n_requests; i++)
+        if (atomic_load(&sim.s->front.requests[i].id) == id)
             return true;
     return false;
 }
@@ -120,7 +120,7 @@ stator_status __wrap_stator_submit(stator *s, const stator_request *q, uint64_t 
     web.steps[i].id = *id;
     t->n = (uint32_t)q->n_tokens;
     memcpy(t->tokens, q->tokens, q->n_tokens * sizeof *q->tokens);
-    const struct engine_request *r = sim.s->requests;
+    const struct engine_request *r = sim.s->front.requests;
     while (atomic_load(&r->id) != *id)
         r++;
     float logits[SIM_VOCAB];

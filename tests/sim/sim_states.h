@@ -119,7 +119,7 @@ static inline void sim_note_states(const struct stator *s, bool sleeps) {
             sim_note_sequence(s, &s->sequences[i]);
         }
     for (uint32_t i = 0; i < s->n_waiting; i++) {
-        const bool reads = s->requests[s->waiting[i]].kind == STATOR_LOGITS;
+        const bool reads = s->front.requests[s->waiting[i]].kind == STATOR_LOGITS;
         sim_reach(SIM_WAITS_FOR_ROWS, reads && running < s->planning.want.sequences);
     }
     for (uint32_t i = 0; i < s->planning.n_devices; i++)

@@ -310,7 +310,7 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
 }
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
-    struct engine_request *r = &s->requests[slot];
+    struct engine_request *r = &s->front.requests[slot];
     uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->planning.want.context);
     struct engine_sequence *q = NULL;
     for (uint32_t i = 0; i < s->planning.want.sequences && q == NULL; i++)
@@ -353,13 +353,13 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
 }
 
 bool sequences_take_rows(struct stator *s, uint32_t slot) {
-    struct engine_request *r = &s->requests[slot];
+    struct engine_request *r = &s->front.requests[slot];
     CHECK(r->kind != STATOR_GENERATE);
-    for (uint32_t i = 0; i < s->n_rows && r->rows == NULL; i++) {
-        if (atomic_load(&s->rows[i].taken))
+    for (uint32_t i = 0; i < s->front.n_rows && r->rows == NULL; i++) {
+        if (atomic_load(&s->front.rows[i].taken))
             continue;
-        atomic_store(&s->rows[i].taken, true);
-        r->rows = &s->rows[i];
+        atomic_store(&s->front.rows[i].taken, true);
+        r->rows = &s->front.rows[i];
     }
     return r->rows != NULL;
 }

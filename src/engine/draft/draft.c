@@ -264,7 +264,7 @@ static bool take(const struct stator *s, const struct draft_turn *t, const struc
 
 stator_status draft_run(struct stator *s, stator_error *e) {
     uint32_t n = choose(s);
-    while (n > 0 && atomic_load_explicit(&s->stop, memory_order_acquire) == 0) {
+    while (n > 0 && atomic_load_explicit(&s->front.stop, memory_order_acquire) == 0) {
         const struct step_pick *picks = NULL;
         stator_status st = run_step(s, n, &picks, e);
         if (st != STATOR_OK)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static stator_status need_started(const struct stator *s, const char *call, stator_error *e) {
-    return s->started ? STATOR_OK : error_set(e, STATOR_USAGE, "%s: call stator_start first", call);
+    return s->front.started ? STATOR_OK : error_set(e, STATOR_USAGE, "%s: call stator_start first", call);
 }
 
 stator_status stator_get_cache(const stator *s, size_t index, stator_cache *cache, int *have,

@@ -151,7 +151,7 @@ static const struct plan_place *place_in_host(const struct stator *s, const stru
 
 static uint64_t used_bytes(const struct stator *s, const struct plan_place *place,
                            const struct plan_arena *a) {
-    if (!s->started)
+    if (!s->front.started)
         return 0;
     if (!place->is_host)
         return used_in_device(s, device_of(s, place), a);
@@ -276,7 +276,7 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
 stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e) {
     ARGUMENTS_NEED(s);
     ARGUMENTS_SIZED(audit, size);
-    if (!s->started)
+    if (!s->front.started)
         return error_set(e, STATOR_USAGE, "stator_get_audit: call stator_start first");
     struct audit a;
     audit_take(s, &a);
@@ -304,13 +304,13 @@ stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_erro
 
 stator_status stator_audit_ranks(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
-    if (!s->started || s->planning.config.cluster.n < 2 || s->planning.stage > 0)
+    if (!s->front.started || s->planning.config.cluster.n < 2 || s->planning.stage > 0)
         return STATOR_OK;
     const uint64_t end = clock_ns() + ARITH_MIN(s->deadline_ns, ASK_MOST_NS);
     const uint32_t asked = atomic_load(&s->report.asked) + 1;
     s->report.knows_ranks = false;
     atomic_store(&s->report.asked, asked);
-    ring_wake(s->commands);
+    ring_wake(s->front.commands);
     while (atomic_load(&s->report.told) != asked && clock_ns() < end && atomic_load(&s->shown.fault) == 0) {
         struct timespec pause = {.tv_nsec = 1000000};
         nanosleep(&pause, NULL);
@@ -330,7 +330,7 @@ stator_status stator_get_device_audit(const stator *s, size_t index, stator_devi
     ARGUMENTS_NEED(have);
     *have = 0;
     ARGUMENTS_SIZED(audit, size);
-    if (!s->started)
+    if (!s->front.started)
         return error_set(e, STATOR_USAGE, "stator_get_device_audit: call stator_start first");
     for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         if (s->planning.devices[i].facts.host_memory || index-- > 0)
@@ -417,11 +417,11 @@ static void report_to_json(const struct stator *s, struct json *j) {
         device_to_json(s, i, j);
     json_close(j);
     json_open_array(j, "routes");
-    for (uint32_t i = 0; s->started && i + 1 < planning_stages(&s->planning); i++)
+    for (uint32_t i = 0; s->front.started && i + 1 < planning_stages(&s->planning); i++)
         route_to_json(s, i, j);
     json_close(j);
     memory_to_json(s, j);
-    if (s->started) {
+    if (s->front.started) {
         struct audit now;
         audit_take(s, &now);
         placement_to_json(&s->start.placement, j);

@@ -35,9 +35,9 @@ static void add_kv_files(const struct stator *s, stator_stats *all) {
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) {
     ARGUMENTS_NEED(s);
     ARGUMENTS_SIZED(stats, size);
-    if (!s->started)
+    if (!s->front.started)
         return error_set(e, STATOR_USAGE, "stator_get_stats: call stator_start first");
-    stator_stats all = {.capacity = s->n_requests,
+    stator_stats all = {.capacity = s->front.n_requests,
                         .block_tokens = KERNELS_KV_BLOCK,
                         .blocks = s->shown.blocks,
                         .blocks_free = atomic_load(&s->shown.free_blocks),
@@ -70,16 +70,16 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
     all.blocks_held = all.blocks - all.blocks_free;
     all.blocks_taken = atomic_load(&s->shown.taken_blocks);
     all.blocks_peak = atomic_load(&s->shown.peak_blocks);
-    pthread_mutex_lock(&s->submit_lock);
-    for (uint32_t i = 0; i < s->n_requests; i++) {
-        if (atomic_load(&s->requests[i].id) == 0)
+    pthread_mutex_lock(&s->front.submit_lock);
+    for (uint32_t i = 0; i < s->front.n_requests; i++) {
+        if (atomic_load(&s->front.requests[i].id) == 0)
             continue;
-        stator_request_state state = state_of(&s->requests[i]);
+        stator_request_state state = state_of(&s->front.requests[i]);
         all.running += state == STATOR_RUNNING;
         all.waiting += state == STATOR_WAITING;
         all.ended += state == STATOR_ENDED;
     }
-    pthread_mutex_unlock(&s->submit_lock);
+    pthread_mutex_unlock(&s->front.submit_lock);
     uint64_t moved = atomic_load(&s->shown.moved_ns);
     uint64_t now = clock_ns();
     all.stuck_ns = moved != 0 && now > moved ? now - moved : 0;
@@ -126,18 +126,18 @@ static void stats_of(const struct engine_request *r, uint64_t id, stator_request
 stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e) {
     ARGUMENTS_NEED(s);
     ARGUMENTS_SIZED(stats, size);
-    if (!s->started)
+    if (!s->front.started)
         return error_set(e, STATOR_USAGE, "stator_get_request: call stator_start first");
     stator_request_stats all;
     bool found = false;
-    pthread_mutex_lock(&s->submit_lock);
-    for (uint32_t i = 0; i < s->n_requests && !found && id != 0; i++) {
-        if (atomic_load(&s->requests[i].id) != id)
+    pthread_mutex_lock(&s->front.submit_lock);
+    for (uint32_t i = 0; i < s->front.n_requests && !found && id != 0; i++) {
+        if (atomic_load(&s->front.requests[i].id) != id)
             continue;
-        stats_of(&s->requests[i], id, &all);
+        stats_of(&s->front.requests[i], id, &all);
         found = true;
     }
-    pthread_mutex_unlock(&s->submit_lock);
+    pthread_mutex_unlock(&s->front.submit_lock);
     if (!found)
         return error_set(
             e, STATOR_USAGE,

@@ -47,9 +47,9 @@ void balance_check(const struct stator *s) {
     CHECK(sequences_are_balanced(s));
     CHECK(checkpoints_are_whole(s));
     CHECK(pipeline_is_balanced(s));
-    CHECK(s->n_waiting <= s->n_requests);
-    for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct engine_request *r = &s->requests[i];
+    CHECK(s->n_waiting <= s->front.n_requests);
+    for (uint32_t i = 0; i < s->front.n_requests; i++) {
+        const struct engine_request *r = &s->front.requests[i];
         const uint32_t waits = times_waiting(s, i), runs = times_running(s, r);
         if (waits + runs > 0)
             check_request(s, r, waits, runs);

@@ -24,13 +24,13 @@
 
 static bool stopping(const struct stator *s) {
     /* acquire: the caller's reads of our devices come before the devices are closed. */
-    return atomic_load_explicit(&s->stop, memory_order_acquire) != 0;
+    return atomic_load_explicit(&s->front.stop, memory_order_acquire) != 0;
 }
 
 static void tell(struct stator *s, struct engine_request *r, const struct outbox_event *ev) {
-    CHECK(r >= s->requests && r < s->requests + s->n_requests);
+    CHECK(r >= s->front.requests && r < s->front.requests + s->front.n_requests);
     outbox_push(&r->out, ev);
-    bell_ring(&s->bell, (uint32_t)(r - s->requests));
+    bell_ring(&s->front.bell, (uint32_t)(r - s->front.requests));
 }
 
 /* The fields that the events LAP and DONE share. Also adds to the totals of the report. */
@@ -84,7 +84,7 @@ static void emit_done(struct stator *s, struct engine_request *r, uint64_t promp
     atomic_store(&r->shown.ended_ns, clock_ns());
     publish_counters(s);
     outbox_end(&r->out, &ev, text);
-    bell_ring(&s->bell, (uint32_t)(r - s->requests));
+    bell_ring(&s->front.bell, (uint32_t)(r - s->front.requests));
 }
 
 static void finish(struct stator *s, struct engine_sequence *q, stator_reason reason, stator_status status,
@@ -121,9 +121,10 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
 
 static void take_commands(struct stator *s) {
     struct engine_command c;
-    while (ring_pop(s->commands, &c)) {
-        CHECK(s->n_waiting < s->n_requests && c.submit < s->n_requests);
-        CHECK(atomic_load(&s->requests[c.submit].id) != 0); /* the request was submitted and has not ended */
+    while (ring_pop(s->front.commands, &c)) {
+        CHECK(s->n_waiting < s->front.n_requests && c.submit < s->front.n_requests);
+        CHECK(atomic_load(&s->front.requests[c.submit].id) !=
+              0); /* the request was submitted and has not ended */
         s->waiting[s->n_waiting++] = c.submit;
     }
 }
@@ -141,7 +142,7 @@ static void drop_ended(struct stator *s) {
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < s->n_waiting; i++) {
-        struct engine_request *r = &s->requests[s->waiting[i]];
+        struct engine_request *r = &s->front.requests[s->waiting[i]];
         if (step_fill_cancelled(r))
             emit_done(s, r, 0, 0, STATOR_REASON_CANCELLED, STATOR_OK, "");
         else
@@ -152,7 +153,7 @@ static void drop_ended(struct stator *s) {
 
 static void admit_waiting(struct stator *s) {
     for (uint32_t i = 0; i < s->n_waiting && s->broken; i++)
-        emit_done(s, &s->requests[s->waiting[i]], 0, 0, STATOR_REASON_FAILED, s->broken_why.code,
+        emit_done(s, &s->front.requests[s->waiting[i]], 0, 0, STATOR_REASON_FAILED, s->broken_why.code,
                   s->broken_why.text);
     if (s->broken)
         s->n_waiting = 0;
@@ -162,7 +163,7 @@ static void admit_waiting(struct stator *s) {
         uint32_t slot = s->waiting[i];
         /* Requests are admitted in the order of arrival. One that waits for rows of a reader does not block
          * later ones. */
-        bool rows = s->requests[slot].kind == STATOR_GENERATE || sequences_take_rows(s, slot);
+        bool rows = s->front.requests[slot].kind == STATOR_GENERATE || sequences_take_rows(s, slot);
         if (!full && rows && sequences_admit(s, slot))
             continue;
         full = full || rows;
@@ -481,7 +482,9 @@ static stator_status idle(struct stator *s, stator_error *e) {
     if (asks && s->report.collecting != asked)
         s->report.n_notes = 0;
     s->report.collecting = asked;
-    ring_wait(s->commands, asks ? ASK_NS : others ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS) : UINT64_MAX);
+    ring_wait(s->front.commands, asks     ? ASK_NS
+                                 : others ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS)
+                                          : UINT64_MAX);
     for (uint32_t i = 0; i < s->planning.n_devices && others && st == STATOR_OK; i++) {
         struct engine_device *d = &s->devices[i];
         struct device_note note;

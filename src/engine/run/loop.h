@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 
-/* Until s->stop; no device works any more when it returns. */
+/* Until s->front.stop; no device works any more when it returns. */
 void loop_run(struct stator *s);
 
 /* What the engine's thread waits for after a round that changed nothing. */

@@ -24,16 +24,16 @@ static const struct planning_device *part_of(const struct stator *s) {
 void pictures_lay_out(struct stator *s, struct carve *c) {
     const uint32_t n = s->planning.pictures.n;
     s->pictures.places = carve_take(c, n, sizeof *s->pictures.places);
-    struct request_picture *of = carve_take(c, (uint64_t)s->n_requests * n, sizeof *of);
-    for (uint32_t i = 0; i < s->n_requests && c->base != NULL; i++)
-        s->requests[i].pictures = of + (size_t)i * n;
+    struct request_picture *of = carve_take(c, (uint64_t)s->front.n_requests * n, sizeof *of);
+    for (uint32_t i = 0; i < s->front.n_requests && c->base != NULL; i++)
+        s->front.requests[i].pictures = of + (size_t)i * n;
 }
 
 static stator_status find_token(const struct stator *s, const char *name, int32_t *id, stator_error *e) {
     uint64_t n = 0;
     stator_error why;
     stator_status st = tokenizer_encode(s->tokenizer, name, strlen(name), TOKENIZER_PARSE_SPECIAL,
-                                        s->edge_work, s->edge_work_bytes, id, 1, &n, &why);
+                                        s->front.edge_work, s->front.edge_work_bytes, id, 1, &n, &why);
     return st == STATOR_OK && n == 1
                ? STATOR_OK
                : error_set(e, STATOR_USAGE,

@@ -12,7 +12,7 @@
 #include <time.h>
 
 static stator_status need_started(const struct stator *s, const char *call, stator_error *e) {
-    if (!s->started)
+    if (!s->front.started)
         return error_set(e, STATOR_USAGE, "%s: call stator_start first", call);
     return STATOR_OK;
 }
@@ -47,19 +47,21 @@ stator_status stator_tokenize(const stator *s, const char *text, size_t length, 
     if (st != STATOR_OK)
         return st;
     /* The first says what the second would, where that can't be computed. */
-    if (length > s->edge_work_bytes || tokenizer_work_bytes(s->tokenizer, length) > s->edge_work_bytes)
+    if (length > s->front.edge_work_bytes ||
+        tokenizer_work_bytes(s->tokenizer, length) > s->front.edge_work_bytes)
         return error_set(e, STATOR_USAGE,
                          "a text of %zu bytes is more than the planned %llu bytes of work memory take: raise "
                          "memory.context, or "
                          "shorten the text",
-                         length, (unsigned long long)s->edge_work_bytes);
+                         length, (unsigned long long)s->front.edge_work_bytes);
     uint32_t flags =
         (add_special ? TOKENIZER_ADD_SPECIAL : 0) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0);
     uint64_t count = 0;
-    pthread_mutex_t *lock = (pthread_mutex_t *)&s->edge_lock; /* the engine is the caller's in all but that */
+    pthread_mutex_t *lock =
+        (pthread_mutex_t *)&s->front.edge_lock; /* the engine is the caller's in all but that */
     pthread_mutex_lock(lock);
-    st = tokenizer_encode(s->tokenizer, text, length, flags, s->edge_work, s->edge_work_bytes, ids, capacity,
-                          &count, e);
+    st = tokenizer_encode(s->tokenizer, text, length, flags, s->front.edge_work, s->front.edge_work_bytes,
+                          ids, capacity, &count, e);
     pthread_mutex_unlock(lock);
     *n = count;
     uint64_t unknown = st == STATOR_OK ? tokenizer_count_unknown(s->tokenizer, ids, count) : 0;
@@ -274,7 +276,7 @@ static stator_status check_grammar(struct stator *s, const stator_request *r, st
     const stator_sampling *w = &r->sampling;
     if (w->grammar == NULL && w->n_grammar_after == 0 && w->grammar_open == NULL)
         return STATOR_OK;
-    if (!grammar_slots_have(&s->grammars, w->grammar) || w->grammar->regex == NULL)
+    if (!grammar_slots_have(&s->front.grammars, w->grammar) || w->grammar->regex == NULL)
         return error_set(e, STATOR_USAGE,
                          "stator_submit: request.sampling.grammar is no grammar of stator_grammar_compile, "
                          "or was released");
@@ -364,7 +366,7 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->sampling.bias = q->bias;
     forced_set(&q->forced, r->sampling.budget);
     constraint_set(&q->constraint, &r->sampling);
-    grammar_slots_hold(&s->grammars, r->sampling.grammar);
+    grammar_slots_hold(&s->front.grammars, r->sampling.grammar);
     pictures_expand(s, r, q->pictures, q->tokens);
     q->logprobs = r->logprobs != 0;
     q->top_logprobs = r->top_logprobs;
@@ -375,10 +377,10 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->rows_told = 0;
     atomic_store(&q->rows_read, 0);
     outbox_clear(&q->out);
-    *id = ++s->last_id;
+    *id = ++s->front.last_id;
     atomic_store(&q->id, *id);
-    struct engine_command c = {.submit = (uint32_t)(q - s->requests)};
-    bool pushed = ring_push(s->commands, &c);
+    struct engine_command c = {.submit = (uint32_t)(q - s->front.requests)};
+    bool pushed = ring_push(s->front.commands, &c);
     CHECK(pushed); /* the ring holds more than there are slots */
 }
 
@@ -395,14 +397,14 @@ static stator_status submit(stator *s, const stator_request *r, const stator_ben
         st = pictures_take(s, r, pictures, e);
     if (st != STATOR_OK)
         return st;
-    pthread_mutex_lock(&s->submit_lock);
+    pthread_mutex_lock(&s->front.submit_lock);
     struct engine_request *q = NULL;
-    for (uint32_t i = 0; i < s->n_requests && q == NULL; i++)
-        if (atomic_load(&s->requests[i].id) == 0)
-            q = &s->requests[i];
+    for (uint32_t i = 0; i < s->front.n_requests && q == NULL; i++)
+        if (atomic_load(&s->front.requests[i].id) == 0)
+            q = &s->front.requests[i];
     if (q != NULL)
         fill_slot(s, q, r, b, &sampling, pictures, id);
-    pthread_mutex_unlock(&s->submit_lock);
+    pthread_mutex_unlock(&s->front.submit_lock);
     if (q == NULL)
         pictures_give(s, pictures, (uint32_t)r->n_pictures);
     return q != NULL
@@ -411,7 +413,7 @@ static stator_status submit(stator *s, const stator_request *r, const stator_ben
                      e, STATOR_BUSY,
                      "the queue is full: %u requests run or wait (memory.sequences and server.max_queue); "
                      "poll until one is done",
-                     s->n_requests);
+                     s->front.n_requests);
 }
 
 stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e) {
@@ -457,24 +459,24 @@ stator_status stator_bench_submit(stator *s, const stator_request *request, cons
 
 /* The row of logits that the last poll gave out has been read. */
 static void give_row_back(struct stator *s) {
-    if (s->in_hand == NULL)
+    if (s->front.in_hand == NULL)
         return;
-    atomic_fetch_add(&s->in_hand->rows_read, 1);
-    s->in_hand = NULL;
-    ring_wake(s->commands);
+    atomic_fetch_add(&s->front.in_hand->rows_read, 1);
+    s->front.in_hand = NULL;
+    ring_wake(s->front.commands);
 }
 
 /* The end was told: the slot is free again. */
 static void free_slot(struct stator *s, struct engine_request *r) {
     struct engine_rows *rows = r->rows;
     CHECK(atomic_load(&r->id) != 0 && (rows == NULL || atomic_load(&rows->taken)));
-    grammar_slots_drop(&s->grammars, r->constraint.grammar);
+    grammar_slots_drop(&s->front.grammars, r->constraint.grammar);
     r->constraint.grammar = NULL;
     pictures_give(s, r->pictures, r->n_pictures);
     atomic_store(&r->id, 0);
     if (rows != NULL) {
         atomic_store(&rows->taken, false);
-        ring_wake(s->commands); /* somebody may wait for them */
+        ring_wake(s->front.commands); /* somebody may wait for them */
     }
 }
 
@@ -508,9 +510,9 @@ static void to_public(const struct outbox_event *in, uint64_t id, stator_event *
 
 /* The next event of those who have rung. */
 static bool take(struct stator *s, stator_event *out) {
-    for (uint32_t i = 0; bell_next(&s->bell, &i);) {
-        CHECK(i < s->n_requests);
-        struct engine_request *r = &s->requests[i];
+    for (uint32_t i = 0; bell_next(&s->front.bell, &i);) {
+        CHECK(i < s->front.n_requests);
+        struct engine_request *r = &s->front.requests[i];
         uint64_t id = atomic_load(&r->id);
         struct outbox_event ev;
         bool last = false;
@@ -519,14 +521,14 @@ static bool take(struct stator *s, stator_event *out) {
             continue;
         to_public(&ev, id, out);
         if (wake)
-            ring_wake(s->commands);
+            ring_wake(s->front.commands);
         if (ev.kind == STATOR_EVENT_LOGITS)
-            s->in_hand = r;
+            s->front.in_hand = r;
         if (last) {
             memcpy(out->text, r->out.end_text, sizeof out->text);
             free_slot(s, r);
         } else if (!outbox_is_empty(&r->out)) {
-            bell_keep(&s->bell, i);
+            bell_keep(&s->front.bell, i);
         }
         return true;
     }
@@ -535,18 +537,18 @@ static bool take(struct stator *s, stator_event *out) {
 
 /* take, once it has let the descriptor fall silent. */
 static bool take_last(struct stator *s, stator_event *out) {
-    if (!bell_quiet(&s->bell))
+    if (!bell_quiet(&s->front.bell))
         return false;
     bool got = take(s, out);
     if (got)
-        bell_signal_fd(&s->bell);
+        bell_signal_fd(&s->front.bell);
     return got;
 }
 
 static bool wait_for_event(struct stator *s, uint64_t timeout_ns, stator_event *out) {
     uint64_t begin = timeout_ns == UINT64_MAX ? 0 : clock_ns();
     for (;;) {
-        uint32_t since = bell_now(&s->bell);
+        uint32_t since = bell_now(&s->front.bell);
         if (take(s, out) || take_last(s, out))
             return true;
         uint64_t left = UINT64_MAX;
@@ -556,7 +558,7 @@ static bool wait_for_event(struct stator *s, uint64_t timeout_ns, stator_event *
                 return false;
             left = timeout_ns - passed;
         }
-        bell_wait(&s->bell, since, left);
+        bell_wait(&s->front.bell, since, left);
     }
 }
 
@@ -568,13 +570,13 @@ stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, i
     stator_status st = need_started(s, "stator_poll", e);
     if (st != STATOR_OK)
         return st;
-    if (atomic_exchange(&s->polled, true))
+    if (atomic_exchange(&s->front.polled, true))
         return error_set(e, STATOR_USAGE, "stator_poll: another thread is in this call: one at a time polls");
     give_row_back(s);
     stator_event told;
     bool got =
         take(s, &told) || (timeout_ns == 0 ? take_last(s, &told) : wait_for_event(s, timeout_ns, &told));
-    atomic_store(&s->polled, false);
+    atomic_store(&s->front.polled, false);
     if (got)
         ARGUMENTS_WRITE(event, &told);
     *have = got;
@@ -582,10 +584,10 @@ stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, i
 }
 
 int stator_event_fd(stator *s) {
-    if (s == NULL || !atomic_load(&s->started))
+    if (s == NULL || !atomic_load(&s->front.started))
         return -1;
-    bell_want_fd(&s->bell);
-    return s->bell.fd;
+    bell_want_fd(&s->front.bell);
+    return s->front.bell.fd;
 }
 
 /* Notes the id in a slot's field, unless a later one is there. */
@@ -598,20 +600,20 @@ static void note(_Atomic uint64_t *field, uint64_t id) {
 void stator_cancel(stator *s, uint64_t id) {
     if (s == NULL)
         return;
-    if (!atomic_load(&s->started)) {
+    if (!atomic_load(&s->front.started)) {
         if (id == 0)
             atomic_store(&s->start.cancel_start, 1);
         return;
     }
-    for (uint32_t i = 0; i < s->n_requests; i++) {
-        struct engine_request *r = &s->requests[i];
+    for (uint32_t i = 0; i < s->front.n_requests; i++) {
+        struct engine_request *r = &s->front.requests[i];
         uint64_t here = atomic_load(&r->id);
         if (here == 0 || (id != 0 && here != id))
             continue;
         note(&r->cancelled, here);
-        bell_ring(&s->bell, i); /* it is held no longer */
+        bell_ring(&s->front.bell, i); /* it is held no longer */
     }
-    ring_wake(s->commands);
+    ring_wake(s->front.commands);
 }
 
 stator_status stator_hold(stator *s, uint64_t id, int on, stator_error *e) {
@@ -619,15 +621,15 @@ stator_status stator_hold(stator *s, uint64_t id, int on, stator_error *e) {
     stator_status st = need_started(s, "stator_hold", e);
     if (st != STATOR_OK)
         return st;
-    for (uint32_t i = 0; i < s->n_requests; i++) {
-        struct engine_request *r = &s->requests[i];
+    for (uint32_t i = 0; i < s->front.n_requests; i++) {
+        struct engine_request *r = &s->front.requests[i];
         uint64_t same = id;
         if (id == 0 || atomic_load(&r->id) != id)
             continue;
         if (on)
             note(&r->held, id);
         else if (atomic_compare_exchange_strong(&r->held, &same, 0))
-            bell_ring(&s->bell, i);
+            bell_ring(&s->front.bell, i);
         return STATOR_OK;
     }
     return error_set(e, STATOR_USAGE,

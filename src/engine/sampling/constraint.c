@@ -56,11 +56,11 @@ bool constraint_ended(const struct constraint *c) {
 /* Into grammars.states: *state, and the states of all requests of its grammar. Returns how many. */
 static uint32_t gather(const struct stator *s, const struct stator_grammar *g, uint32_t state) {
     uint32_t n = 0;
-    s->grammars.states[n++] = state;
+    s->front.grammars.states[n++] = state;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         const struct engine_request *r = s->sequences[i].request;
         if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
-            s->grammars.states[n++] = r->constraint.state;
+            s->front.grammars.states[n++] = r->constraint.state;
     }
     CHECK(n <= s->planning.want.sequences + 1);
     return n;
@@ -69,11 +69,11 @@ static uint32_t gather(const struct stator *s, const struct stator_grammar *g, u
 /* Gives them their new numbers. */
 static void scatter(struct stator *s, const struct stator_grammar *g, uint32_t *state) {
     uint32_t n = 0;
-    *state = s->grammars.states[n++];
+    *state = s->front.grammars.states[n++];
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         struct engine_request *r = s->sequences[i].request;
         if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
-            r->constraint.state = s->grammars.states[n++];
+            r->constraint.state = s->front.grammars.states[n++];
     }
 }
 
@@ -93,7 +93,7 @@ static enum regex_result advance(struct stator *s, const struct stator_grammar *
         result = regex_step(g->regex, *state, (uint8_t)bytes[i], state);
         if (result != REGEX_FULL)
             continue;
-        regex_collect(g->regex, s->grammars.states, gather(s, g, *state));
+        regex_collect(g->regex, s->front.grammars.states, gather(s, g, *state));
         scatter(s, g, state);
         result = regex_step(g->regex, *state, (uint8_t)bytes[i], state);
     }
@@ -108,7 +108,7 @@ static bool has_bit(const uint64_t *mask, int32_t token) {
  * something ran out. */
 static bool try_token(struct stator *s, const struct stator_grammar *g, uint32_t *state, int32_t token) {
     CHECK(token >= 0 && (uint32_t)token < s->planning.shape->vocab);
-    if (has_bit(s->grammars.ends, token))
+    if (has_bit(s->front.grammars.ends, token))
         return regex_accepts(g->regex, *state);
     if ((uint32_t)token >= tokenizer_vocab(s->tokenizer))
         return false;
@@ -121,7 +121,7 @@ bool constraint_allows(struct stator *s, const struct engine_request *r, int32_t
     if (c->grammar == NULL)
         return true;
     if (!begun(c))
-        return !has_bit(s->grammars.ends, token);
+        return !has_bit(s->front.grammars.ends, token);
     return (c->may_open && token == c->open) || try_token(s, c->grammar, &state, token);
 }
 
@@ -133,7 +133,7 @@ static int only_byte(struct stator *s, const struct stator_grammar *g, uint32_t 
     uint32_t next = *state;
     enum regex_result result = regex_only_step(g->regex, *state, &byte, &next);
     if (result == REGEX_FULL) {
-        regex_collect(g->regex, s->grammars.states, gather(s, g, *state));
+        regex_collect(g->regex, s->front.grammars.states, gather(s, g, *state));
         scatter(s, g, state);
         result = regex_only_step(g->regex, *state, &byte, &next);
     }
@@ -150,12 +150,12 @@ int32_t constraint_only(struct stator *s, const struct engine_request *r) {
         return -1;
     for (int byte; n < ONLY_TEXT && (byte = only_byte(s, c->grammar, &state)) >= 0;)
         text[n++] = (uint8_t)byte;
-    const int32_t token = n > 0 ? token_trie_longest(s->grammars.trie, text, n, &beyond) : -1;
+    const int32_t token = n > 0 ? token_trie_longest(s->front.grammars.trie, text, n, &beyond) : -1;
     return beyond ? -1 : token;
 }
 
 bool constraint_is_empty(const struct stator *s, const uint64_t *mask) {
-    for (uint32_t i = 0; i < s->grammars.n_words; i++)
+    for (uint32_t i = 0; i < s->front.grammars.n_words; i++)
         if (mask[i] != 0)
             return false;
     return true;
@@ -163,14 +163,14 @@ bool constraint_is_empty(const struct stator *s, const uint64_t *mask) {
 
 /* All but end tokens. */
 static void mask_before(const struct stator *s) {
-    const struct grammar_slots *g = &s->grammars;
+    const struct grammar_slots *g = &s->front.grammars;
     for (uint32_t i = 0; i < g->n_words; i++)
         g->mask[i] = ~g->ends[i];
 }
 
 const char *constraint_mask(struct stator *s, const struct engine_request *r, const uint64_t **mask) {
     const struct constraint *c = &r->constraint;
-    const struct grammar_slots *g = &s->grammars;
+    const struct grammar_slots *g = &s->front.grammars;
     *mask = c->grammar != NULL ? g->mask : NULL;
     if (c->grammar == NULL)
         return NULL;
@@ -202,7 +202,7 @@ uint32_t constraint_drafts(struct stator *s, const struct engine_request *r, con
     for (uint32_t i = 0; i < n; i++) {
         if (!try_token(s, c->grammar, &state, tokens[i]))
             return i;
-        if (has_bit(s->grammars.ends, tokens[i]))
+        if (has_bit(s->front.grammars.ends, tokens[i]))
             return i + 1;
     }
     return n;

@@ -132,10 +132,10 @@ static stator_status check_source(const struct stator *s, const stator_grammar_s
                          (int)source->kind);
     if (source->length > 0 && source->text == NULL)
         return error_set(e, STATOR_USAGE, "stator_grammar_compile: source.text is NULL");
-    if (s->grammars.error.code != STATOR_OK)
-        return error_set(e, s->grammars.error.code, "no grammars with this model: %s",
-                         s->grammars.error.text);
-    if (s->grammars.n == 0)
+    if (s->front.grammars.error.code != STATOR_OK)
+        return error_set(e, s->front.grammars.error.code, "no grammars with this model: %s",
+                         s->front.grammars.error.text);
+    if (s->front.grammars.n == 0)
         return error_set(
             e, STATOR_USAGE,
             "the plan has no memory for grammars: a server needs server.grammars above 0, a program "
@@ -170,7 +170,7 @@ stator_status stator_grammar_compile(stator *s, const stator_grammar_source *sou
     stator_status st = check_source(s, &all, e);
     if (st != STATOR_OK)
         return st;
-    struct grammar_slots *g = &s->grammars;
+    struct grammar_slots *g = &s->front.grammars;
     char key[HASH_TEXT];
     bool compiled = false;
     key_of(&all, key);
@@ -201,6 +201,6 @@ stator_status stator_grammar_compile(stator *s, const stator_grammar_source *sou
 }
 
 void stator_grammar_release(stator *s, stator_grammar *grammar) {
-    if (s != NULL && grammar_slots_have(&s->grammars, grammar))
-        grammar_slots_drop(&s->grammars, grammar);
+    if (s != NULL && grammar_slots_have(&s->front.grammars, grammar))
+        grammar_slots_drop(&s->front.grammars, grammar);
 }

@@ -63,5 +63,5 @@ stator_status kv_open(struct stator *s, stator_error *e) {
         return st;
     sha256_final(&h, s->kv_disk.root.sha256);
     const struct kvstore_options o = {c->cache.kv_dir, c->cache.kv_bytes, s->planning.kv_disk.files, &s->log};
-    return kv_jobs_start(&s->kv_disk.jobs, &o, &s->phase, s->commands, e);
+    return kv_jobs_start(&s->kv_disk.jobs, &o, &s->phase, s->front.commands, e);
 }

@@ -171,7 +171,7 @@ static void report_progress(struct stator *s, uint64_t done) {
 }
 
 static bool stopped(const struct stator *s) {
-    return atomic_load_explicit(&s->stop, memory_order_relaxed) ||
+    return atomic_load_explicit(&s->front.stop, memory_order_relaxed) ||
            atomic_load_explicit(&s->start.cancel_start, memory_order_relaxed) || device_cluster_lost();
 }
 

@@ -81,14 +81,15 @@ static void lay_out_cache(struct stator *s, uint32_t cache, struct carve *c) {
 
 static void lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
     const struct device_model *m = &s->planning.devices[0].model;
-    s->n_requests = want->sequences + (uint32_t)s->planning.config.server.max_queue;
-    s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
-    int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
-    stator_logit_bias *biases = carve_take(c, (uint64_t)s->n_requests * STATOR_LOGIT_BIASES, sizeof *biases);
-    int32_t *forced = carve_take(c, (uint64_t)s->n_requests * STATOR_FORCED, sizeof *forced);
-    int32_t *after =
-        carve_take(c, s->grammars.n > 0 ? (uint64_t)s->n_requests * STATOR_GRAMMAR_AFTER : 0, sizeof *after);
-    grammar_slots_lay_out_run(&s->grammars, c, want);
+    s->front.n_requests = want->sequences + (uint32_t)s->planning.config.server.max_queue;
+    s->front.requests = carve_take(c, s->front.n_requests, sizeof *s->front.requests);
+    int32_t *tokens = carve_take(c, (uint64_t)s->front.n_requests * (want->context + 1), sizeof *tokens);
+    stator_logit_bias *biases =
+        carve_take(c, (uint64_t)s->front.n_requests * STATOR_LOGIT_BIASES, sizeof *biases);
+    int32_t *forced = carve_take(c, (uint64_t)s->front.n_requests * STATOR_FORCED, sizeof *forced);
+    int32_t *after = carve_take(
+        c, s->front.grammars.n > 0 ? (uint64_t)s->front.n_requests * STATOR_GRAMMAR_AFTER : 0, sizeof *after);
+    grammar_slots_lay_out_run(&s->front.grammars, c, want);
     pictures_lay_out(s, c);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
     uint32_t n_caches = m->graph->n_caches;
@@ -101,19 +102,19 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     kv_disk_lay_out(s, c);
     for (uint32_t i = 0; i < n_caches; i++)
         lay_out_cache(s, i, c);
-    s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
+    s->waiting = carve_take(c, s->front.n_requests, sizeof *s->waiting);
     s->rope_frequency =
         carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->rope_frequency);
     sampler_layout(&s->sampler, c, s->planning.shape->vocab, want->context + 1);
     struct outbox_event *told =
-        carve_take(c, (uint64_t)s->n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
-    s->n_rows = ARITH_MIN(want->sequences, want->logits_rows);
-    s->rows = carve_take(c, s->n_rows, sizeof *s->rows);
-    float *rows = carve_take(c, (uint64_t)s->n_rows * ENGINE_READER_ROWS,
+        carve_take(c, (uint64_t)s->front.n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
+    s->front.n_rows = ARITH_MIN(want->sequences, want->logits_rows);
+    s->front.rows = carve_take(c, s->front.n_rows, sizeof *s->front.rows);
+    float *rows = carve_take(c, (uint64_t)s->front.n_rows * ENGINE_READER_ROWS,
                              shape_row_width(s->planning.shape) * sizeof(float));
-    bell_lay_out(&s->bell, c, s->n_requests);
+    bell_lay_out(&s->front.bell, c, s->front.n_requests);
     uint32_t places = 2; /* a submit of every slot; one place of a ring stays free */
-    while (places < s->n_requests + 1)
+    while (places < s->front.n_requests + 1)
         places *= 2;
     uint64_t commands = ring_bytes(places, sizeof(struct engine_command));
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
@@ -129,21 +130,22 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     trace_lay_out(s, c);
     s->start.engine_stack =
         carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
-    s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
-    s->edge_work = carve_take(c, s->edge_work_bytes, 1);
+    s->front.edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
+    s->front.edge_work = carve_take(c, s->front.edge_work_bytes, 1);
     if (c->base == NULL)
         return;
-    s->commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
+    s->front.commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
     s->start.events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
-    for (uint32_t i = 0; i < s->n_requests; i++) {
-        s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
-        s->requests[i].bias = biases + (size_t)i * STATOR_LOGIT_BIASES;
-        s->requests[i].forced.tokens = forced + (size_t)i * STATOR_FORCED;
-        s->requests[i].constraint.after = after + (s->grammars.n > 0 ? (size_t)i * STATOR_GRAMMAR_AFTER : 0);
-        s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
+    for (uint32_t i = 0; i < s->front.n_requests; i++) {
+        s->front.requests[i].tokens = tokens + (size_t)i * (want->context + 1);
+        s->front.requests[i].bias = biases + (size_t)i * STATOR_LOGIT_BIASES;
+        s->front.requests[i].forced.tokens = forced + (size_t)i * STATOR_FORCED;
+        s->front.requests[i].constraint.after =
+            after + (s->front.grammars.n > 0 ? (size_t)i * STATOR_GRAMMAR_AFTER : 0);
+        s->front.requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
     }
-    for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)
-        s->rows[i / ENGINE_READER_ROWS].row[i % ENGINE_READER_ROWS] =
+    for (uint32_t i = 0; i < s->front.n_rows * ENGINE_READER_ROWS; i++)
+        s->front.rows[i / ENGINE_READER_ROWS].row[i % ENGINE_READER_ROWS] =
             rows + (size_t)i * shape_row_width(s->planning.shape);
     s->shown.blocks = 0;
     for (uint32_t k = 0; k < n_caches; k++) {
@@ -193,9 +195,10 @@ static void mark_tokens(struct stator *s) {
     const uint32_t n = ARITH_MIN(s->planning.shape->vocab, tokenizer_vocab(s->tokenizer));
     for (uint32_t i = 0; i < n; i++) {
         const int32_t id = (int32_t)i;
-        const uint64_t bytes = tokenizer_piece(s->tokenizer, id, true, s->edge_work, s->edge_work_bytes);
-        sampler_mark(&s->sampler, id, tokenizer_is_end(s->tokenizer, id), s->edge_work,
-                     ARITH_MIN(bytes, s->edge_work_bytes));
+        const uint64_t bytes =
+            tokenizer_piece(s->tokenizer, id, true, s->front.edge_work, s->front.edge_work_bytes);
+        sampler_mark(&s->sampler, id, tokenizer_is_end(s->tokenizer, id), s->front.edge_work,
+                     ARITH_MIN(bytes, s->front.edge_work_bytes));
     }
 }
 

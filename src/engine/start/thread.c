@@ -12,7 +12,8 @@
 
 /* Of the start: who called stator_start reads it. */
 static void emit(struct stator *s, const struct engine_event *ev) {
-    while (!ring_push(s->start.events, ev) && atomic_load_explicit(&s->stop, memory_order_acquire) == 0) {
+    while (!ring_push(s->start.events, ev) &&
+           atomic_load_explicit(&s->front.stop, memory_order_acquire) == 0) {
         struct timespec pause = {.tv_nsec = 100000};
         nanosleep(&pause, NULL);
     }
@@ -41,8 +42,8 @@ static void serve_stage(struct stator *s) {
                                      s->serve_memory, s->serve_bytes, &s->broken_why) != STATOR_OK;
     struct engine_event ev = {.kind = ENGINE_SERVED};
     emit(s, &ev);
-    while (atomic_load_explicit(&s->stop, memory_order_acquire) == 0)
-        ring_wait(s->commands, UINT64_MAX); /* stator_stop audits what is there */
+    while (atomic_load_explicit(&s->front.stop, memory_order_acquire) == 0)
+        ring_wait(s->front.commands, UINT64_MAX); /* stator_stop audits what is there */
 }
 
 /* The ways to the stages before and behind this one. */

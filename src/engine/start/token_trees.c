@@ -40,7 +40,7 @@ static stator_status list_tokens(struct token_trees *t, const struct tokenizer *
 
 static uint64_t lay_out(struct stator *s, struct carve *c, void **trie) {
     const struct token_trees *t = &s->start.trees;
-    grammar_slots_lay_out(&s->grammars, c, t->trie_bytes, t->vocab, trie);
+    grammar_slots_lay_out(&s->front.grammars, c, t->trie_bytes, t->vocab, trie);
     return c->used;
 }
 
@@ -52,27 +52,27 @@ static stator_status measure(struct stator *s, stator_error *e) {
     stator_status st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &memory, e);
     if (st != STATOR_OK)
         return st;
-    s->grammars.error.code =
-        tokenizer_create(s->planning.gguf, memory, s->planning.tokenizer_bytes, &from, &s->grammars.error);
+    s->front.grammars.error.code = tokenizer_create(s->planning.gguf, memory, s->planning.tokenizer_bytes,
+                                                    &from, &s->front.grammars.error);
     t->vocab = s->planning.shape->vocab;
     if (from != NULL)
         st = list_tokens(t, from, e);
     pages_unmap(memory, s->planning.tokenizer_bytes);
     if (from != NULL && st == STATOR_OK)
-        s->grammars.error.code =
-            token_trie_order(t->tokens, t->vocab, t->order, &t->trie_bytes, &s->grammars.error);
+        s->front.grammars.error.code =
+            token_trie_order(t->tokens, t->vocab, t->order, &t->trie_bytes, &s->front.grammars.error);
     return st;
 }
 
 stator_status token_trees_measure(struct stator *s, uint32_t grammars, stator_error *e) {
-    s->grammars.n = grammars;
-    s->grammars.slot_bytes = s->planning.config.server.grammar_bytes;
+    s->front.grammars.n = grammars;
+    s->front.grammars.slot_bytes = s->planning.config.server.grammar_bytes;
     if (grammars == 0)
         return STATOR_OK;
-    s->grammars.error = s->tokenizer_error;
+    s->front.grammars.error = s->tokenizer_error;
     stator_status st = s->planning.tokenizer_bytes > 0 ? measure(s, e) : STATOR_OK;
-    if (st != STATOR_OK || s->grammars.error.code != STATOR_OK) {
-        s->grammars.n = 0;
+    if (st != STATOR_OK || s->front.grammars.error.code != STATOR_OK) {
+        s->front.grammars.n = 0;
         token_trees_drop(&s->start.trees);
         return st;
     }
@@ -84,7 +84,7 @@ stator_status token_trees_measure(struct stator *s, uint32_t grammars, stator_er
 
 stator_status token_trees_make(struct stator *s, stator_error *e) {
     const struct token_trees *t = &s->start.trees;
-    struct grammar_slots *g = &s->grammars;
+    struct grammar_slots *g = &s->front.grammars;
     const uint64_t bytes = s->planning.grammars_bytes;
     if (bytes == 0)
         return STATOR_OK;

@@ -20,8 +20,8 @@ struct token_trees {
     uint32_t *order;            /* [2 * vocab] */
 };
 
-/* For so many grammars: sets s->grammars and planning.grammars_bytes. A vocabulary that can't be used is no
- * error: then s->grammars.error says why. Errors: no memory. */
+/* For so many grammars: sets s->front.grammars and planning.grammars_bytes. A vocabulary that can't be used
+ * is no error: then s->front.grammars.error says why. Errors: no memory. */
 stator_status token_trees_measure(struct stator *s, uint32_t grammars, stator_error *e);
 /* Maps the plan's row and builds the trees, once. */
 stator_status token_trees_make(struct stator *s, stator_error *e);
