@@ -338,7 +338,8 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     if (a.pinned > 0)
         print_figure(out, " ", a.pinned, "planned and pinned by a GPU's driver, beside that");
     if (a.spilled > 0)
-        print_figure(out, " ", a.spilled, "of the plan: spill, what the GPUs are too small for");
+        print_figure(out, " ", a.spilled,
+                     "of the plan: spill, what the GPUs are too small for, and experts on the host");
     print_figure(out, a.grown < 0 ? "-" : "+", (uint64_t)(a.grown < 0 ? -a.grown : a.grown),
                  "growth outside the plan since the engine was sealed");
     print_figure(out, a.heap_grown < 0 ? "-" : "+",

@@ -52,6 +52,7 @@ enum config_key {
     CONFIG_MEMORY_HOST_LIMIT,
     CONFIG_MEMORY_DRIVER_RESERVE,
     CONFIG_MEMORY_ON_OOM,
+    CONFIG_MEMORY_EXPERTS,
     CONFIG_MEMORY_STRICT,
     CONFIG_TRANSFER_MODE,
     CONFIG_TRANSFER_VERIFY,
@@ -114,6 +115,7 @@ enum config_pooling {
     CONFIG_POOLING_RANK
 };
 enum config_oom { CONFIG_OOM_FAIL, CONFIG_OOM_SPILL };
+enum config_experts { CONFIG_EXPERTS_DEVICE, CONFIG_EXPERTS_HOST, CONFIG_EXPERTS_AUTO };
 enum config_transfer { CONFIG_TRANSFER_AUTO, CONFIG_TRANSFER_DIRECT, CONFIG_TRANSFER_STAGED };
 enum config_tier {
     CONFIG_TIER_AUTO,
@@ -190,6 +192,7 @@ struct config {
         uint64_t host_limit;     /* bytes; 0: 90% of min(cgroup limit, MemAvailable) */
         uint64_t driver_reserve; /* bytes per GPU */
         enum config_oom on_oom;
+        enum config_experts experts;
         bool strict;
     } memory;
     struct {

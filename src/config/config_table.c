@@ -132,6 +132,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "\"spill\" places what does not fit in host memory that the GPU reads over the bus: "
                  "first the embedding, then experts, then the KV of the last layers, then other matrices "
                  "from the end of the model."},
+    [CONFIG_MEMORY_EXPERTS] =
+        {KEY(memory, experts), .kind = CONFIG_KIND_ENUM, .names = {"device", "host", "auto"},
+         .default_text = "device", .unit = "",
+         .help = "Who computes the chosen experts of a model on GPUs: \"device\" the GPU that has the "
+                 "layer. \"host\" the processors: all experts lie in host memory, and only activations "
+                 "cross the bus. \"auto\" the processors where the GPUs are too small for the model. The "
+                 "output is the same."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
          .help = "Makes findings of the memory audit an error (exit 3), not a warning: more host memory "

@@ -37,6 +37,57 @@ struct device_cache_part device_cache_part(const struct device_model *m, uint32_
     return p;
 }
 
+uint32_t device_hosted_forms(const struct graph *g, uint32_t op) {
+    uint32_t forms = 0;
+    for (uint32_t i = 0; i < g->ops[op].n_weights; i++)
+        forms |= graph_form_for(g->weights[g->ops[op].weight[i]].tensor);
+    return forms;
+}
+
+uint64_t device_hosted_row_bytes(const struct graph *g, uint32_t op) {
+    const uint32_t forms = device_hosted_forms(g, op);
+    const uint64_t n = g->values[g->ops[op].in].width;
+    return (forms & GRAPH_F32 ? 4 * n : 0) + (forms & GRAPH_I8_32 ? n + n / 32 * 6 : 0) +
+           (forms & GRAPH_I8_256 ? n + n / 256 * 4 + n / 16 * 2 : 0);
+}
+
+void device_hosted_lay_out(const struct device_model *m, uint64_t base, struct device_hosted *h) {
+    const struct graph *g = m->graph;
+    uint64_t slots = 0, in = 0, out = 0;
+    uint32_t forms = 0;
+    for (uint32_t i = 0; i < g->n_ops && m->hosted; i++) {
+        const struct graph_op *op = &g->ops[i];
+        if (op->kind != GRAPH_EXPERTS)
+            continue;
+        slots = ARITH_MAX(slots, (uint64_t)g->want.batch * op->experts.used);
+        if (!graph_op_opens_experts(op)) {
+            out = ARITH_MAX(out, (uint64_t)g->values[op->out].width);
+            continue;
+        }
+        in = ARITH_MAX(in, (uint64_t)g->values[op->in].width);
+        forms |= device_hosted_forms(g, i);
+    }
+    const uint64_t rows = g->want.batch;
+    struct carve c = carve_count();
+    const struct {
+        uint64_t *at;
+        uint64_t bytes;
+    } parts[] = {{&h->chosen, slots * sizeof(uint32_t)},
+                 {&h->f32, forms & GRAPH_F32 ? rows * in * sizeof(float) : 0},
+                 {&h->q32, forms & GRAPH_I8_32 ? rows * in : 0},
+                 {&h->d32, forms & GRAPH_I8_32 ? rows * (in / 32) * sizeof(float) : 0},
+                 {&h->s32, forms & GRAPH_I8_32 ? rows * (in / 32) * sizeof(int16_t) : 0},
+                 {&h->q256, forms & GRAPH_I8_256 ? rows * in : 0},
+                 {&h->d256, forms & GRAPH_I8_256 ? rows * (in / 256) * sizeof(float) : 0},
+                 {&h->s256, forms & GRAPH_I8_256 ? rows * (in / 16) * sizeof(int16_t) : 0},
+                 {&h->out, slots * out * sizeof(float)}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i].at = base + c.used;
+        carve_take(&c, parts[i].bytes, 1);
+    }
+    h->bytes = c.used;
+}
+
 void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
                            struct device_pinned *p) {
     *p = (struct device_pinned){0};
@@ -57,6 +108,11 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
         p->picks[k] = c.used;
         carve_take(&c, g->values[g->picks].half_bytes, 1);
     }
+    struct device_hosted hosted;
+    p->hosted = c.used;
+    device_hosted_lay_out(m, 0, &hosted);
+    p->hosted_bytes = hosted.bytes;
+    carve_take(&c, hosted.bytes, 1);
     p->bytes = c.used;
 }
 

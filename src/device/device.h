@@ -40,6 +40,7 @@
 #include "kernels/shared/step.h"
 
 struct device;
+struct device_helper;
 
 /* DEVICE_WINDOW: spilled experts are copied to it; only with model->stream. */
 enum device_arena {
@@ -48,7 +49,8 @@ enum device_arena {
     DEVICE_SCRATCH,
     DEVICE_EXCHANGE,
     DEVICE_WINDOW,
-    DEVICE_ARENAS
+    DEVICE_ARENAS,
+    DEVICE_PINNED = DEVICE_ARENAS /* no arena: the device's pinned part, for launches (launch.h) */
 };
 const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch", "exchange", "window" */
 
@@ -108,6 +110,7 @@ struct device_model {
     uint64_t step_bytes;     /* of one descriptor */
     uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
     struct device_stream stream;
+    bool hosted; /* the processors compute the layers' experts, which are all spilled (device_helper.h) */
 };
 
 /* Check the invariants of a step descriptor. They return NULL, or a text about the flaw. A flaw is a bug of
@@ -126,13 +129,33 @@ struct device_cache_part device_cache_part(const struct device_model *m, uint32_
 /* Slices of the kv arena, with or without the spilled ones. */
 uint32_t device_cache_slices(const struct device_model *m, bool spilled_too);
 
+/* With model->hosted: what the device and its helper exchange for a layer, as offsets from `hosted` in the
+ * pinned part. The layers take turns. A slot is a (token, chosen expert): slot t * used + i is the i-th of
+ * token t. */
+struct device_hosted {
+    uint64_t chosen; /* to the helper: uint32_t [batch * used], the expert of each slot */
+    /* To the helper: the rows [batch] that the experts multiply, in the forms of struct kernels_act. */
+    uint64_t f32, q32, d32, s32, q256, d256, s256;
+    uint64_t out; /* from the helper: float [batch * used][width], a row per slot, grouped by expert
+                     (kernels/shared/experts.h with align 1) */
+    uint64_t bytes;
+};
+/* The same as offsets from `base`; bytes is 0 where the model is not hosted. */
+void device_hosted_lay_out(const struct device_model *m, uint64_t base, struct device_hosted *h);
+/* The forms of rows that the op's matrices multiply: GRAPH_F32 | .. */
+uint32_t device_hosted_forms(const struct graph *g, uint32_t op);
+/* Bytes of a row in these forms, for a gated op. */
+uint64_t device_hosted_row_bytes(const struct graph *g, uint32_t op);
+
 /* Pinned memory in `staging` for what the host writes and reads, if the device's exchange is not host memory.
  * Offsets from the beginning of the device's pinned part. */
 struct device_pinned {
     uint64_t step[2];   /* descriptors, step_bytes each */
     uint64_t logits[2]; /* float [logits_rows][vocab]; UINT64_MAX on a device without a tail */
     uint64_t picks[2];  /* struct step_pick [logits_rows]; UINT64_MAX on a device without a tail */
-    uint64_t bytes;     /* in all; 0 for devices in host memory */
+    uint64_t hosted;    /* struct device_hosted; hosted_bytes 0: there is none */
+    uint64_t hosted_bytes;
+    uint64_t bytes; /* in all; 0 for devices in host memory */
 };
 void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
                            struct device_pinned *p);
@@ -173,6 +196,8 @@ struct device_counters {
     uint64_t away_ns;          /* of steps on another host: time in transit and in that host's queue */
     uint64_t copied_bytes;     /* between host and device memory since prepare: descriptors, results */
     uint64_t streamed_bytes;   /* of spilled experts, copied to the window */
+    uint64_t helped_rows;      /* (token, chosen expert) that the helper computed */
+    uint64_t helped_ns;        /* in which it did */
 };
 
 /* One op of an ended step, on base/clock's time. */
@@ -196,9 +221,10 @@ struct device_setup {
     const struct device_link *out; /* NULL on the last */
     /* With a tensor split; else NULL. It lives as long as the devices. */
     const struct device_group *group;
-    void *pinned;             /* device_pinned.bytes, aligned to 4096; NULL if that is 0 */
-    const struct log *log;    /* for what is not worth an error; lives as long as the device */
-    const char *kernel_cache; /* folder of compiled kernels; NULL or "": none */
+    void *pinned;                 /* device_pinned.bytes, aligned to 4096; NULL if that is 0 */
+    struct device_helper *helper; /* with model->hosted, attached; else NULL */
+    const struct log *log;        /* for what is not worth an error; lives as long as the device */
+    const char *kernel_cache;     /* folder of compiled kernels; NULL or "": none */
 };
 
 struct device_vtable {

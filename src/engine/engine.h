@@ -205,9 +205,12 @@ struct engine_step {
 struct engine_device {
     void *memory; /* the device's own, in the run's state */
     uint64_t memory_bytes;
+    void *helper_memory; /* likewise, of its helper */
+    uint64_t helper_bytes;
     /* From start on. */
     struct device *device;
-    struct device_link in; /* from the device before */
+    struct device_helper *helper; /* NULL: it has none */
+    struct device_link in;        /* from the device before */
     struct device_link out;
     struct device_route route; /* to the next */
     uint64_t busy_since_ns;    /* when it last took up a step */
@@ -224,6 +227,8 @@ struct engine_device {
     _Atomic uint64_t overlapped; /* steps that it took up while the next device had one under way */
     _Atomic uint32_t most_ahead; /* the most that were under way there at a time */
     _Atomic uint64_t streamed_bytes;
+    _Atomic uint64_t helped_rows;
+    _Atomic uint64_t helped_ns;
     _Atomic uint64_t driver_bytes;
 };
 

@@ -146,7 +146,7 @@ stator_status graph_place_weights(struct graph *g, uint64_t slice_limit, uint64_
     slice_bytes[0] = 0;
     for (; i < g->n_weights && st == STATOR_OK; i++) {
         struct graph_weight *w = &g->weights[i];
-        CHECK(w->spilled <= (w->packed ? graph_weight_panels(w) : 0));
+        CHECK(w->spilled <= graph_weight_panels(w));
         w->n_pieces = 0;
         spilled += w->spilled;
         st = place_panels(w, 0, graph_weight_panels(w) - w->spilled, &s, e);

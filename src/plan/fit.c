@@ -79,7 +79,7 @@ void fit_room(struct planning *s, const struct planning_want *want, struct plan 
     CHECK(p->fits);
     p->room_known = true;
     p->sequences_fit = want->sequences;
-    if (spill_all(p) > 0)
+    if (spill_forced(p) > 0)
         return;
     p->room_tokens = tokens_in_room(s, p);
     struct planning_want kept = *want;

@@ -28,6 +28,8 @@
  *     kv_bytes_per_sequence  of one sequence whatever its tokens (windows, states), where there are such
  *     kv_bytes_per_checkpoint  of one of server.checkpoints (windows, states), likewise
  *     spill               struct plan_spill, where something of the device lies in host memory
+ *     experts             {on: "host", bytes, ram_bytes_per_token, bus_bytes_per_token}, where the processors
+ *                         compute its experts
  *     arenas              array of {name, bytes, lower_bound, slices: [bytes, ..],
  *                         blocks: [{name, slice, offset, bytes, first, end}, ..]}; a block lives in steps
  *                         first .. end - 1, first = end = 0: always
@@ -69,12 +71,17 @@ struct plan_arena {
 };
 
 /* What of a device's lies in host memory because the device is too small (memory.on_oom = "spill"), and what
- * that costs. Bytes; all 0 for a device that spills nothing. */
+ * that costs; and its experts that the processors compute. Bytes; all 0 for a device that has nothing
+ * there. */
 struct plan_spill {
     uint64_t weights;
     uint64_t kv;
     uint32_t kv_layers;       /* the last ones */
-    uint32_t arena;           /* of the host that has them */
+    uint32_t arena;           /* of the host that has them, and the experts below */
+    uint64_t hosted;          /* bytes of experts that the processors compute (memory.experts), not in
+                                 `weights`; 0: they compute none. For a token: */
+    uint64_t hosted_ram;      /* bytes of them that the processors read */
+    uint64_t hosted_bus;      /* bytes of activations over the bus, both ways */
     uint64_t per_step;        /* of weights, over the bus in every step, whatever its tokens */
     uint64_t per_token;       /* of weights, over the bus for every token of a step: of experts as many as are
                                  to be expected; */

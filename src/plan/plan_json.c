@@ -53,6 +53,15 @@ static void spill_to_json(const struct plan_spill *x, struct json *j) {
     json_close(j);
 }
 
+static void hosted_to_json(const struct plan_spill *x, struct json *j) {
+    json_open_object(j, "experts");
+    json_put_string(j, "on", "host");
+    json_put_u64(j, "bytes", x->hosted);
+    json_put_u64(j, "ram_bytes_per_token", x->hosted_ram);
+    json_put_u64(j, "bus_bytes_per_token", x->hosted_bus);
+    json_close(j);
+}
+
 static void place_to_json(const struct plan *p, uint32_t i, struct json *j, const char *name) {
     const struct plan_place *place = &p->places[i];
     json_open_object(j, name);
@@ -87,6 +96,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             json_put_u64(j, "kv_bytes_per_checkpoint", place->kv_per_checkpoint);
         if (place->spill.weights + place->spill.kv > 0)
             spill_to_json(&place->spill, j);
+        if (place->spill.hosted > 0)
+            hosted_to_json(&place->spill, j);
         if (place->route[0] != '\0') {
             json_open_object(j, "to_next");
             json_put_string(j, "route", place->route);

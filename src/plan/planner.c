@@ -171,16 +171,23 @@ static bool gpu_over(const struct planning *s, const struct plan *p) {
     return false;
 }
 
-/* Plans without spill first, so that nothing is spilled if another split has room for it. */
+/* Plans without spill first, so that nothing is spilled if another split has room for it; and before that
+ * (memory.experts = "auto") with the experts on the GPUs. */
 static stator_status add_places(struct planning *s, const struct planning_want *want, struct plan *p,
                                 stator_error *e) {
     struct planning_want kept = *want;
     kept.spill = false;
     uint32_t ends[PLAN_MAX_PLACES] = {s->shape->n_layers};
-    stator_status st =
-        planning_stages(s) == 1 ? add_devices(s, &kept, ends, p, e) : add_split(s, &kept, ends, p, e);
-    if (st == STATOR_OK && want->spill && gpu_over(s, p))
-        st = add_devices(s, want, ends, p, e);
+    const bool automatic = s->may_help && s->config.memory.experts == CONFIG_EXPERTS_AUTO;
+    stator_status st = STATOR_OK;
+    for (kept.hosted = s->may_help && !automatic;; kept.hosted = true) {
+        st = planning_stages(s) == 1 ? add_devices(s, &kept, ends, p, e) : add_split(s, &kept, ends, p, e);
+        if (st != STATOR_OK || kept.hosted || !automatic || !gpu_over(s, p))
+            break;
+    }
+    kept.spill = want->spill;
+    if (st == STATOR_OK && kept.spill && gpu_over(s, p))
+        st = add_devices(s, &kept, ends, p, e);
     return st;
 }
 
@@ -323,6 +330,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_number(p, "driver_reserve", s->config.memory.driver_reserve);
     if (gpu && want->spill)
         plan_add_text(p, "on_oom", "spill");
+    if (gpu && s->may_help)
+        plan_add_text(p, "experts", config_enum_name(CONFIG_MEMORY_EXPERTS, (int)s->config.memory.experts));
     if (s->n_devices > 1) {
         char split[64];
         const bool tensor = s->config.devices.tensor, shares = s->config.devices.n_shares > 0;

@@ -28,6 +28,7 @@ struct planning_want {
     uint32_t kv_type_v;
     bool any_slice; /* slices of any size: what a plan would be that no device can hold */
     bool spill;     /* what a GPU is too small for goes to host memory */
+    bool hosted;    /* the processors compute the experts of GPUs (memory.experts) */
 };
 
 /* A slice that a device's driver did not give. */
@@ -115,6 +116,8 @@ struct planning {
     struct planning_device devices[DEVICE_MAX + 1];
     uint32_t n_devices; /* of the model; one more, the draft's, is in planning_parts */
     struct planning_draft draft;
+    struct device_choice helper; /* the processors, as the helper of GPUs (device_helper.h), */
+    bool may_help;               /* if memory.experts lets them */
     uint32_t stage;  /* of this host, in a run over several; devices of others have facts.remote */
     bool only_plans; /* options.described: devices of devices.facts need not be here */
     bool imagined;   /* the devices are those that a person described: they can be planned for, not run */

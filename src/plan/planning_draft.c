@@ -229,6 +229,7 @@ struct planning_want planning_draft_want(const struct planning *s, const struct 
     own.checkpoints = s->draft.has_states ? want->sequences : 0;
     own.nextn = false;
     own.spill = false;
+    own.hosted = false;
     return own;
 }
 

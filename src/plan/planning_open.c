@@ -487,6 +487,36 @@ static stator_status join_devices(struct planning *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* Why the processors cannot compute the experts of this run's GPUs; NULL: they can. */
+static const char *helps_not(const struct planning *s) {
+    if (s->shape->experts.count == 0)
+        return "this model has no experts";
+    if (s->config.devices.tensor || s->config.cluster.n > 0)
+        return "GPUs of a tensor split or of several hosts have no helper so far";
+    for (uint32_t i = 0; i < planning_parts(s); i++)
+        if (s->devices[i].facts.host_memory)
+            return i < s->n_devices ? "a CPU device of devices.use would share the processors with it, which "
+                                      "is not built yet"
+                                    : "speculation.device is the CPU, which would share the processors with "
+                                      "it: take a GPU";
+    return NULL;
+}
+
+/* memory.experts = "host" or "auto": the processors as the helper of all GPUs. */
+static stator_status resolve_helper(struct planning *s, const struct device_options *o, stator_error *e) {
+    const enum config_experts experts = s->config.memory.experts;
+    uint32_t one = 0;
+    if (experts == CONFIG_EXPERTS_DEVICE)
+        return STATOR_OK;
+    const char *why = helps_not(s);
+    if (why != NULL)
+        return experts == CONFIG_EXPERTS_AUTO
+                   ? STATOR_OK
+                   : error_set(e, STATOR_USAGE, "memory.experts = \"host\": %s", why);
+    s->may_help = true;
+    return device_choose("cpu:0", o, &s->helper, 1, &one, e);
+}
+
 stator_status planning_open(struct planning *s, stator_error *e) {
     struct device_options o;
     stator_status st = gguf_open(s->config.model.path, &s->gguf, e);
@@ -498,6 +528,8 @@ stator_status planning_open(struct planning *s, stator_error *e) {
         st = planning_draft_open(s, &o, e);
     if (st == STATOR_OK)
         st = map_tables(s, e);
+    if (st == STATOR_OK)
+        st = resolve_helper(s, &o, e);
     return st == STATOR_OK ? resolve_want(s, e) : st;
 }
 
@@ -635,7 +667,7 @@ static void resolve_checkpoints(struct planning *s) {
         if (s->config.memory.context == CONFIG_CONTEXT_AUTO && fit_largest_context(s, &s->want) > 0)
             return;
         if (s->config.memory.context != CONFIG_CONTEXT_AUTO &&
-            planner_make(s, &s->want, &plan, NULL) == STATOR_OK && plan.fits && spill_all(&plan) == 0)
+            planner_make(s, &s->want, &plan, NULL) == STATOR_OK && plan.fits && spill_forced(&plan) == 0)
             return;
     }
 }

@@ -14,6 +14,7 @@
 struct spilling {
     const struct planning *s;
     uint32_t index;
+    bool others; /* than experts that the processors compute */
     const struct device_facts *facts;
     struct graph *graph;
     struct device_model *model;
@@ -42,6 +43,32 @@ static uint64_t own_bytes(const struct spilling *x) {
     for (uint32_t i = 0; i < x->graph->weight_slices - x->graph->spilled_slices; i++)
         sum = arith_must_add(sum, slices_rounded(x->facts, x->slices[i]));
     return sum;
+}
+
+/* Of the plain ones, which have one panel, all bytes. */
+static uint64_t far_bytes(const struct graph_weight *w) {
+    return w->packed ? w->spilled * w->layout.panel_bytes : w->spilled * w->bytes;
+}
+
+static void host_weight(struct graph *g, uint32_t weight) {
+    if (weight != GRAPH_NONE)
+        g->weights[weight].spilled = graph_weight_panels(&g->weights[weight]);
+}
+
+bool spill_host_experts(struct graph *g) {
+    bool any = false;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *op = &g->ops[i];
+        if (op->kind != GRAPH_EXPERTS)
+            continue;
+        any = true;
+        for (uint32_t k = 0; k < op->n_weights; k++) {
+            host_weight(g, op->weight[k]);
+            host_weight(g, op->bias[k]);
+            host_weight(g, op->factor[k]);
+        }
+    }
+    return any;
 }
 
 static bool inside(const struct spilling *x) {
@@ -162,7 +189,11 @@ static stator_status choose(const struct spilling *x) {
         x->graph->weights[i].spilled = 0;
     for (uint32_t i = 0; i < x->graph->n_caches; i++)
         x->model->caches[i].spilled_layers = 0;
+    if (x->model->hosted)
+        spill_host_experts(x->graph);
     stator_status st = graph_place_weights(x->graph, x->slice_limit, x->slices, x->e);
+    if (!x->others)
+        return st;
     for (uint32_t i = 0; i < x->graph->n_weights && st == STATOR_OK && !inside(x); i++)
         if (x->graph->weights[i].packed && only_looked_up(x->graph, i))
             st = spill_matrix(x, &x->graph->weights[i]);
@@ -202,11 +233,12 @@ static stator_status choose_window(const struct spilling *x) {
     return choose(x);
 }
 
-stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
-                           stator_error *e) {
+stator_status spill_choose(struct planning *s, uint32_t index, bool others, uint64_t slice_limit,
+                           uint64_t *slices, stator_error *e) {
     struct planning_device *d = &s->devices[index];
     struct spilling x = {.s = s,
                          .index = index,
+                         .others = others,
                          .facts = &d->facts,
                          .graph = &d->graph,
                          .model = &d->model,
@@ -215,11 +247,33 @@ stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_li
                          .e = e};
     CHECK(!d->facts.host_memory);
     stator_status st = choose(&x);
-    if (st == STATOR_OK && inside(&x))
+    if (st == STATOR_OK && inside(&x) && !x.model->hosted)
         st = choose_window(&x);
     for (uint32_t i = 0; i < x.graph->spilled_slices && st == STATOR_OK; i++)
         d->spilled_weights[i] = slices[x.graph->weight_slices - x.graph->spilled_slices + i];
     return st;
+}
+
+/* What the processors compute, taken off what is spilled. */
+static void fill_hosted(const struct device_model *m, struct plan_spill *out) {
+    const struct graph *g = m->graph;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *op = &g->ops[i];
+        if (op->kind != GRAPH_EXPERTS)
+            continue;
+        for (uint32_t k = 0; k < op->n_weights; k++) {
+            const uint32_t all[] = {op->weight[k], op->bias[k], op->factor[k]};
+            for (uint32_t n = 0; n < sizeof all / sizeof all[0]; n++)
+                out->hosted += all[n] != GRAPH_NONE ? far_bytes(&g->weights[all[n]]) : 0;
+            out->hosted_ram += g->weights[op->weight[k]].bytes / op->experts.experts * op->experts.used;
+        }
+        if (graph_op_opens_experts(op))
+            out->hosted_bus += device_hosted_row_bytes(g, i) + op->experts.used * sizeof(uint32_t);
+        else
+            out->hosted_bus += (uint64_t)op->experts.used * g->values[op->out].width * sizeof(float);
+    }
+    CHECK(out->weights >= out->hosted);
+    out->weights -= out->hosted;
 }
 
 /* Bytes that a step of the largest batch brings of weights that it does not read whole: rows of the
@@ -227,8 +281,9 @@ stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_li
 static uint64_t batch_bytes(const struct planning_device *d) {
     const struct graph *g = &d->graph;
     const uint32_t batch = g->want.batch, stream = d->model.stream.tokens;
-    uint64_t sum =
-        stream > 0 && batch >= stream ? expert_stream_spilled(g) : (uint64_t)expert_stream_reads(g, batch);
+    uint64_t sum = d->model.hosted                 ? 0
+                   : stream > 0 && batch >= stream ? expert_stream_spilled(g)
+                                                   : (uint64_t)expert_stream_reads(g, batch);
     for (uint32_t i = 0; i < g->n_ops; i++) {
         if (graph_kind_info(g->ops[i].kind)->use != GRAPH_LOOKUP)
             continue;
@@ -245,11 +300,15 @@ void spill_fill(const struct planning *s, const struct planning_want *want, uint
     struct plan_spill *out = &p->spill;
     uint64_t near = 0;
     for (uint32_t i = 0; i < g->n_weights; i++)
-        out->weights += g->weights[i].spilled * g->weights[i].layout.panel_bytes;
+        out->weights += far_bytes(&g->weights[i]);
+    if (d->model.hosted)
+        fill_hosted(&d->model, out);
     for (uint32_t i = 0; i < g->n_ops; i++) {
         for (uint32_t k = 0; k < g->ops[i].n_weights; k++) {
             const struct graph_weight *w = &g->weights[g->ops[i].weight[k]];
             uint64_t far = w->spilled * w->layout.panel_bytes;
+            if (d->model.hosted && g->ops[i].kind == GRAPH_EXPERTS)
+                continue;
             if (graph_kind_info(g->ops[i].kind)->use == GRAPH_LOOKUP) {
                 out->per_token += far > 0 ? w->layout.panel_bytes / PANEL_ROWS : 0;
                 out->per_token_most += far > 0 ? w->layout.panel_bytes / PANEL_ROWS : 0;
@@ -304,7 +363,8 @@ stator_status spill_add_arenas(struct planning *s, struct plan *p, stator_error 
         slices_weight_blocks(g, own, g->weight_slices, a->n_slices, p);
         for (uint32_t k = 0; k < g->spilled_slices; k++)
             plan_add_slice(host, a, slices_rounded(&d->facts, d->spilled_weights[k]));
-        a->lower_bound = p->places[i].spill.weights + p->places[i].spill.kv;
+        const struct plan_spill *x = &p->places[i].spill;
+        a->lower_bound = x->weights + x->hosted + x->kv;
     }
     return STATOR_OK;
 }
@@ -322,11 +382,18 @@ void spill_estimate(const struct planning *s, struct plan *p) {
         with += x->far > 0 ? (double)x->far / (double)f->bus : 0;
         without += ((double)x->near + (double)x->far) / (double)f->bandwidth;
     }
-    p->slowdown = spill_all(p) > 0 && without > 0 ? with / without : 0;
+    p->slowdown = spill_forced(p) > 0 && without > 0 ? with / without : 0;
 }
 
 uint64_t spill_bytes(const struct plan_place *p) {
     return p->spill.weights + p->spill.kv;
+}
+
+uint64_t spill_forced(const struct plan *p) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        sum += spill_bytes(&p->places[i]);
+    return sum;
 }
 
 uint64_t spill_all(const struct plan *p) {
@@ -351,6 +418,11 @@ void spill_log(const struct planning *s) {
     for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct plan_place *p = &s->plan.places[i];
         char all[UNITS_TEXT], size[UNITS_TEXT], kv[64] = "", weights[48] = "";
+        if (p->spill.hosted > 0)
+            log_write(s->log, STATOR_LOG_INFO,
+                      "%s: the processors compute the experts (memory.experts), %s in host memory, with %u "
+                      "threads",
+                      p->name, units_format_size(p->spill.hosted, all), s->helper.threads);
         if (spill_bytes(p) == 0)
             continue;
         if (p->spill.kv > 0)

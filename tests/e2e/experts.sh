@@ -54,4 +54,28 @@ test_spilled() {
     printed '^spill of g: of experts these are as many as are to be expected; with the choice that is worst a token brings [0-9.]+ [KM]iB more$'
 }
 
+
+# memory.experts: the plan says what the processors compute, and what that costs a token; "auto" chooses them where a GPU is too small.
+test_host() {
+    need_shared oracles/models/qwen3moe.gguf
+    local model="$shared/oracles/models/qwen3moe.gguf" total hosted all
+    local plan=("$stator" plan "$model" --set memory.driver_reserve=1MiB)
+    total=$("${plan[@]}" --device g=1GiB --json 2>/dev/null | sed -n 's/^ *"total": \([0-9]*\).*/\1/p' | head -n 1)
+    expect 0 "${plan[@]}" --device g=1GiB --set memory.experts=host --json
+    hosted=$(sed -n '/"experts": {/,/}/s/.*"bytes": \([0-9]*\).*/\1/p' "$tmp/out")
+    all=$(sed -n 's/^ *"total": \([0-9]*\).*/\1/p' "$tmp/out" | head -n 1)
+    [ "${hosted:-0}" -gt 0 ] && [ "$all" -lt "$((total - hosted / 2))" ] || fail "total $total without, $all and $hosted with"
+    printed '"ram_bytes_per_token": [1-9]' && printed '"bus_bytes_per_token": [1-9]' && printed '"experts": "host"'
+    expect 0 "${plan[@]}" --device g=1GiB --set memory.experts=host
+    printed '^experts of g: [0-9.]+ [KM]iB lie in host memory, and the processors compute them: for a token they read [0-9.]+ [KM]iB there, and [0-9.]+ KiB of activations cross the bus$'
+    expect 0 "${plan[@]}" --device g=1GiB --set memory.experts=auto
+    ! grep -q '^experts of g' "$tmp/out" || fail "auto takes the experts off a GPU that holds them"
+    expect 0 "${plan[@]}" --device g=$((total - (512 << 10)))B --set memory.experts=auto
+    printed '^experts of g: '
+    expect 2 "$stator" plan "$model" --set devices.use=cpu:0 --set memory.experts=host
+    said 'memory.experts = "host": a CPU device of devices.use would share the processors'
+    expect 2 "$stator" plan configs/demo.gguf --device g=1GiB --set memory.experts=host
+    said 'memory.experts = "host": this model has no experts'
+}
+
 run_tests

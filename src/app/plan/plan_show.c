@@ -188,7 +188,9 @@ int plan_command(int argc, char **argv) {
             "many copies\n"
             "experts to the arena \"window\"), bus_bytes_per_token_of_context, "
             "bus_bytes_per_sequence (windows and\n"
-            "states), bus_bytes_at_full_context} (where it spills),\n"
+            "states), bus_bytes_at_full_context} (where it spills), experts {on, bytes, "
+            "ram_bytes_per_token,\n"
+            "bus_bytes_per_token} (where the processors compute them),\n"
             "to_next {route, why} (not the last), arenas: [{name, bytes, lower_bound, slices: [bytes],\n"
             "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas},\n"
             "kv {tokens, room_tokens, sequences_fit (both where it fits)}, spill_slowdown (where it is "
@@ -197,7 +199,8 @@ int plan_command(int argc, char **argv) {
             "largest_context, largest_batch, largest_sequences, kv_type (if a smaller type would fit)} "
             "(where it does "
             "not fit)}.\n"
-            "An arena \"spill NAME\" of the host is what the device NAME is too small for (memory.on_oom).\n"
+            "An arena \"spill NAME\" of the host is what the device NAME is too small for (memory.on_oom),\n"
+            "and its experts that the processors compute (memory.experts).\n"
             "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],

@@ -195,6 +195,22 @@ static void print_prompt(const struct plan *p, const struct plan_place *place, F
     fputc('\n', out);
 }
 
+/* Prints what the processors compute for GPUs, and the bytes of a generated token. */
+static void print_experts(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        const struct plan_spill *x = &p->places[i].spill;
+        char all[UNITS_TEXT], ram[UNITS_TEXT], bus[UNITS_TEXT];
+        if (x->hosted == 0)
+            continue;
+        fprintf(
+            out,
+            "experts of %s: %s lie in host memory, and the processors compute them: for a token they read "
+            "%s there, and %s of activations cross the bus\n",
+            p->places[i].name, units_format_size(x->hosted, all), units_format_size(x->hosted_ram, ram),
+            units_format_size(x->hosted_bus, bus));
+    }
+}
+
 /* Prints what each device spills to host memory, and what this costs a generated token. */
 static void print_spill(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
@@ -342,6 +358,7 @@ void plan_table_print(const struct plan *p, FILE *out, bool verbose) {
     print_weights(p, out);
     print_kv(p, out);
     print_routes(p, out);
+    print_experts(p, out);
     print_spill(p, out);
     print_scratch(p, out);
     if (verbose) {

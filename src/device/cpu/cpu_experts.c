@@ -55,6 +55,13 @@ static void group_slots(const struct graph_experts *x, const struct routes *r, u
     }
 }
 
+void cpu_experts_group(const struct member *m, const struct graph_op *op, const uint32_t *chosen) {
+    const struct routes r = routes_of(m, &op->experts, op->experts.routes);
+    const uint32_t n_slots = m->h->n_tokens * op->experts.used;
+    memcpy(r.chosen, chosen, n_slots * sizeof *chosen);
+    group_slots(&op->experts, &r, n_slots);
+}
+
 const uint32_t *cpu_experts_rows(const struct member *m, uint32_t routes, uint32_t used) {
     const struct graph_experts x = {.used = used};
     return routes_of(m, &x, routes).place;
@@ -132,7 +139,7 @@ uint64_t cpu_experts_bytes(const struct graph *g) {
                       &bytes);
         else if (graph_op_opens_experts(op))
             carve_act(NULL, 0, forms_of(g, op), gathered_rows(g), g->values[op->in].width, &bytes);
-        else
+        else if (op->work == GRAPH_NONE)
             bytes = (uint64_t)g->want.batch * CPU_TILE_ROWS * sizeof(float);
         most = ARITH_MAX(most, bytes);
     }
@@ -353,11 +360,40 @@ static void add_item(const struct member *m, const struct graph_op *op, const st
     }
 }
 
+/* Of op.work: rows of slots, an expert's one after the other and without a gap between experts. */
+static void keep_apart(const struct member *m, const struct graph_op *op, const struct routes *r,
+                       uint32_t panel, uint32_t n_panels) {
+    const struct graph_weight *w = &m->g->weights[op->weight[0]];
+    const struct kernels_act a = value_act(m, op->in);
+    const uint32_t column = panel * PANEL_ROWS, width = m->g->values[op->work].width;
+    const uint32_t n = ARITH_MIN(w->layout.rows - column, n_panels * PANEL_ROWS);
+    float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
+    float *to = value_f32(m, op->work) + column;
+    for (uint32_t i = 0; i < *r->n_items; i++) {
+        const uint32_t *item = r->items + (size_t)EXPERTS_ITEM * i;
+        const float *bias = bias_of(m, op, 0, item[EXPERTS_EXPERT], column);
+        for (uint32_t first = 0; first < item[EXPERTS_ROWS]; first += CPU_TILE_TOKENS) {
+            const uint32_t here = ARITH_MIN(item[EXPERTS_ROWS] - first, (uint32_t)CPU_TILE_TOKENS);
+            multiply(m, op, 0, item[EXPERTS_EXPERT], panel, n_panels, &a, item[EXPERTS_ROW] + first, here,
+                     sums);
+            for (uint32_t j = 0; j < here; j++, to += width) {
+                take_sums(m, sums, j, n, to);
+                if (bias != NULL)
+                    m->d->kernels.add(to, to, bias, n);
+            }
+        }
+    }
+}
+
 static void run_down(const struct member *m, const struct graph_op *op, const struct routes *r,
                      uint32_t panel, uint32_t n_panels) {
     const struct graph_experts *x = &op->experts;
     const uint32_t width = m->g->values[op->out].width, column = panel * PANEL_ROWS;
     const uint32_t n = ARITH_MIN(width - column, n_panels * PANEL_ROWS);
+    if (op->work != GRAPH_NONE) {
+        keep_apart(m, op, r, panel, n_panels);
+        return;
+    }
     float *all = (float *)(void *)work_of(m);
     for (uint32_t t = 0; t < m->h->n_tokens; t++)
         memset(all + (size_t)t * CPU_TILE_ROWS, 0, n * sizeof *all);

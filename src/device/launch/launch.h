@@ -7,7 +7,8 @@
  * walk a work list whose length they read from the descriptor.
  *
  * The copy of the descriptor, of landing and outgoing residuals and of results is not in here: GRAPH_LAND and
- * GRAPH_SEND make no launch. */
+ * GRAPH_SEND make no launch. Where the model is hosted, experts make none either: the back end asks the
+ * helper at their gated op (device_helper.h), and the second op only mixes what it gave. */
 #ifndef STATOR_DEVICE_LAUNCH_H
 #define STATOR_DEVICE_LAUNCH_H
 
@@ -24,7 +25,8 @@ struct launch_traits {
 };
 
 enum launch_arg_kind {
-    LAUNCH_BUFFER, /* zeKernelSetArgumentValue(8 bytes: address of the arena's slice + offset) */
+    LAUNCH_BUFFER, /* zeKernelSetArgumentValue(8 bytes: address of the arena's slice + offset); of
+                      DEVICE_PINNED the pinned part's + offset */
     LAUNCH_U32,
     LAUNCH_F32,
     LAUNCH_LOCAL /* u32 bytes of local memory: zeKernelSetArgumentValue(u32, NULL) */

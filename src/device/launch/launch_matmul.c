@@ -622,6 +622,16 @@ stator_status launch_route(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+/* Where the helper puts the rows of slots: the kernel reads each once, over the bus. */
+static struct launch_at hosted_rows(const struct device_model *m) {
+    const struct device_facts gpu = {.host_memory = false};
+    struct device_pinned pinned;
+    struct device_hosted hosted;
+    device_pinned_lay_out(&gpu, m, &pinned);
+    device_hosted_lay_out(m, pinned.hosted, &hosted);
+    return (struct launch_at){DEVICE_PINNED, 0, hosted.out};
+}
+
 static void mix_launch(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_experts *x = &o->experts;
@@ -634,7 +644,7 @@ static void mix_launch(struct launch_list *b, uint32_t op) {
                        .routes = launch_floats(b, x->routes),
                        .used = x->used,
                        .slots = (uint64_t)b->g->want.batch * x->used,
-                       .y = launch_floats(b, o->work),
+                       .y = b->m->hosted ? hosted_rows(b->m) : launch_floats(b, o->work),
                        .x = launch_floats(b, o->out),
                        .width = width,
                        .shared = launch_floats(b, shared != GRAPH_NONE ? shared : o->out),
@@ -720,6 +730,11 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_experts *x = &o->experts;
     const bool opens = graph_op_opens_experts(o), gated = graph_op_gated(o);
+    if (b->m->hosted) { /* the back end asks the helper */
+        if (!opens)
+            mix_launch(b, op);
+        return STATOR_OK;
+    }
     const uint32_t to = opens ? o->out : o->work;
     if (to == GRAPH_NONE || x->align != 1)
         return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",

@@ -46,6 +46,8 @@
     X(zeEventCreate)                                                                                         \
     X(zeEventDestroy)                                                                                        \
     X(zeEventHostReset)                                                                                      \
+    X(zeEventHostSignal)                                                                                     \
+    X(zeEventHostSynchronize)                                                                                \
     X(zeEventQueryKernelTimestamp)                                                                           \
     X(zeModuleCreate)                                                                                        \
     X(zeModuleDestroy)                                                                                       \

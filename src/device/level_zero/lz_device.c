@@ -3,6 +3,7 @@
 
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_facts.h"
+#include "device/level_zero/lz_helped.h"
 #include "device/level_zero/lz_info.h"
 #include "device/level_zero/lz_peer.h"
 #include "device/level_zero/lz_steps.h"
@@ -85,9 +86,10 @@ static stator_status takes(const struct device_choice *c, const struct device_mo
 }
 
 static struct lz_device *lay_out(struct carve *c, const struct device_model *m, bool trace,
-                                 struct lz_steps *steps) {
+                                 struct lz_steps *steps, struct lz_helped *helped) {
     struct lz_device *d = carve_take(c, 1, sizeof *d);
     lz_steps_lay_out(steps, c, m, trace);
+    lz_helped_lay_out(helped, c, m);
     return d;
 }
 
@@ -95,7 +97,8 @@ static uint64_t host_bytes(const struct device_choice *c, const struct device_mo
     (void)c;
     struct carve count = carve_count();
     struct lz_steps steps;
-    lay_out(&count, m, trace, &steps);
+    struct lz_helped helped;
+    lay_out(&count, m, trace, &steps, &helped);
     return count.used;
 }
 
@@ -293,6 +296,8 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
     if (st == STATOR_OK)
         st = lz_stream_open(d, e);
     if (st == STATOR_OK)
+        st = lz_helped_open(d, e);
+    if (st == STATOR_OK)
         st = lz_steps_record(d, e);
     return st;
 }
@@ -334,6 +339,7 @@ static uint64_t lz_taken_bytes(const struct device *device) {
 
 static void lz_settle(struct device *device) {
     struct lz_device *d = self(device);
+    lz_helped_settle(d);
     lz_steps_settle(d);
     lz_stream_settle(d);
     lz_queue_settle_transfers(&d->queue);
@@ -347,6 +353,7 @@ static void lz_close(struct device *device) {
     lz_settle(device);
     lz_steps_close(d);
     lz_stream_close(d);
+    lz_helped_close(d);
     lz_queue_close(&d->queue);
     if (d->system->hangs)
         return;
@@ -395,7 +402,8 @@ static stator_status open_gpu(const struct device_choice *c, const struct device
     memset(memory, 0, bytes);
     struct carve carve = carve_in(memory, bytes);
     struct lz_steps steps;
-    struct lz_device *d = lay_out(&carve, m, trace, &steps);
+    struct lz_helped helped;
+    struct lz_device *d = lay_out(&carve, m, trace, &steps, &helped);
     d->device.vtable = &vtable;
     d->phase = phase;
     d->system = s;
@@ -403,6 +411,7 @@ static stator_status open_gpu(const struct device_choice *c, const struct device
     d->threads = c->threads;
     d->model = m;
     d->steps = steps;
+    d->helped = helped;
     device_pinned_lay_out(&c->facts, m, &d->pinned);
     st = lz_system_context_acquire(s, d->gpu, &d->context, e);
     if (st != STATOR_OK)

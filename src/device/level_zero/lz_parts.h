@@ -13,6 +13,7 @@ struct lz_list {
     uint32_t first_event; /* with trace: of the slot's events, one per launch, */
     uint32_t *ops;        /* and the launches' ops */
     uint64_t direct_bytes, staged_bytes, copied_bytes, streamed_bytes;
+    uint32_t first_ask, n_asks; /* of the helper (lz_helped.c) */
 };
 
 /* All that is recorded, by slot (lz_steps.c). */
@@ -53,6 +54,23 @@ struct lz_stream {
     ze_command_list_handle_t list[2][LAUNCH_BUCKETS];
 };
 
+/* A step that asks the helper. */
+struct lz_helped_step {
+    uint32_t slot, tokens;
+    uint32_t at, end; /* its asks that are not answered */
+};
+
+/* Exchanges with the helper; all 0 where the model is not hosted. */
+struct lz_helped {
+    ze_event_pool_handle_t pool;
+    ze_event_handle_t asked, answered;
+    struct device_hosted places; /* in the pinned part */
+    uint32_t *ops;               /* of the graph: the gated ops */
+    uint32_t n_ops;
+    struct lz_helped_step steps[2]; /* submitted, in their order */
+    uint32_t n_steps;
+};
+
 struct lz_slice {
     uint8_t *memory;
     uint64_t bytes;
@@ -74,6 +92,7 @@ struct lz_device {
     struct device_pinned pinned;
     struct lz_steps steps;
     struct lz_stream stream;
+    struct lz_helped helped;
     struct device_counters counters;
     uint64_t free_before; /* device memory, before the first slice; 0: not known */
     uint64_t slice_bytes;

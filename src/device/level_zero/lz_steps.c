@@ -5,6 +5,7 @@
 #include "device/launch/launch_modules.h"
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_facts.h"
+#include "device/level_zero/lz_helped.h"
 #include "device/level_zero/lz_stream.h"
 #include "kernels/shared/opencl.h"
 
@@ -178,7 +179,9 @@ static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel
     size_t size = 0;
     switch (a->kind) {
     case LAUNCH_BUFFER: {
-        const struct lz_slice *s = &r->d->slices[a->buffer.arena][a->buffer.slice];
+        const bool pinned = a->buffer.arena == DEVICE_PINNED;
+        const struct lz_slice all = {.memory = r->d->setup.pinned, .bytes = r->d->pinned.bytes};
+        const struct lz_slice *s = pinned ? &all : &r->d->slices[a->buffer.arena][a->buffer.slice];
         CHECK(s->memory != NULL && a->buffer.offset < s->bytes);
         pointer = s->memory + a->buffer.offset;
         value = &pointer;
@@ -350,6 +353,8 @@ static stator_status append_ops(struct recording *r, enum launch_part part, uint
             st = append_land(r, op);
         else if (op->kind == GRAPH_SEND)
             st = append_send(r, op);
+        else
+            st = lz_helped_record(r->d, r->list, i, r->rows, r->e);
         while (st == STATOR_OK && at < n && r->d->steps.launches[at].op == i)
             st = append_after(r, &copies, &r->d->steps.launches[at++]);
     }
@@ -547,6 +552,7 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
         d->counters.streamed_bytes += lists[i]->streamed_bytes;
     }
     d->counters.submits++;
+    lz_helped_submit(d, lists[0], slot, h->n_tokens);
     stator_status st = body < LAUNCH_BUCKETS ? lz_stream_submit(d, slot, body, e) : STATOR_OK;
     if (st == STATOR_OK)
         st = lz_queue_submit(&d->queue, handles, n, s->fence[slot], e);
@@ -561,7 +567,9 @@ stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout
     *ended = !s->running[slot];
     if (*ended)
         return STATOR_OK;
-    stator_status st = lz_queue_fence_wait(&d->queue, s->fence[slot], timeout_ns, ended, e);
+    stator_status st = lz_helped_serve(d, slot, timeout_ns, ended, e);
+    if (st == STATOR_OK && *ended)
+        st = lz_queue_fence_wait(&d->queue, s->fence[slot], timeout_ns, ended, e);
     if (st == STATOR_OK && *ended)
         st = lz_stream_wait(d, slot, timeout_ns, ended, e);
     if (st == STATOR_OK && *ended)

@@ -158,7 +158,7 @@ static uint64_t used_bytes(const struct stator *s, const struct plan_place *plac
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const struct plan_spill *spill = &s->planning.plan.places[i].spill;
         if (spill->arena > 0 && a == &place->arenas[spill->arena])
-            return spill->weights + used_kv(s, i, true);
+            return spill->weights + spill->hosted + used_kv(s, i, true);
     }
     const struct plan_place *inside = place_in_host(s, place, a);
     if (inside == NULL)
@@ -263,6 +263,10 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_put_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
     json_put_u64(j, "away_ns", atomic_load(&d->away_ns));
     json_put_u64(j, "streamed_bytes", atomic_load(&d->streamed_bytes));
+    if (d->helper_bytes > 0) {
+        json_put_u64(j, "helped_rows", atomic_load(&d->helped_rows));
+        json_put_u64(j, "helped_ns", atomic_load(&d->helped_ns));
+    }
     json_put_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
     json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */

@@ -70,6 +70,8 @@ static void publish_counters(struct stator *s) {
         atomic_store(&d->copied_bytes, c.copied_bytes);
         atomic_store(&d->away_ns, c.away_ns);
         atomic_store(&d->streamed_bytes, c.streamed_bytes);
+        atomic_store(&d->helped_rows, c.helped_rows);
+        atomic_store(&d->helped_ns, c.helped_ns);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "engine/start/run_state.h"
 
 #include "device/cluster.h"
+#include "device/device_helper.h"
 #include "engine/cache/checkpoints.h"
 #include "engine/cache/kv_disk.h"
 #include "engine/run/trace.h"
@@ -124,6 +125,14 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         struct engine_device *d = &s->devices[i];
         d->memory_bytes = host_bytes(s, i);
         d->memory = carve_take(c, d->memory_bytes, 1);
+    }
+    bool joins = false;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        const struct device_model *of = &s->planning.devices[i].model;
+        d->helper_bytes = of->hosted ? device_helper_bytes(&s->planning.helper, of, joins) : 0;
+        d->helper_memory = carve_take(c, d->helper_bytes, 1);
+        joins = joins || of->hosted;
     }
     s->serve_bytes = s->planning.stage > 0 ? device_cluster_serve_bytes(m, stage_devices(s)) : 0;
     s->serve_memory = carve_take(c, s->serve_bytes, 1);

@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "device/cluster.h"
+#include "device/device_helper.h"
 #include "os/pages.h"
 #include "engine/start/enforce.h"
 #include "engine/start/loader.h"
@@ -27,6 +28,22 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
             s->group.devices[s->group.count++] = d->device;
     }
     return STATOR_OK;
+}
+
+/* Of the GPUs whose experts the processors compute; all have the team of the first. */
+static stator_status open_helpers(struct stator *s, stator_error *e) {
+    struct device_helper *first = NULL;
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++) {
+        struct engine_device *d = &s->devices[i];
+        const struct device_model *m = &s->planning.devices[i].model;
+        if (!m->hosted)
+            continue;
+        st = device_helper_open(&s->planning.helper, m, first, &s->phase, d->helper_memory, d->helper_bytes,
+                                &d->helper, e);
+        first = first != NULL ? first : d->helper;
+    }
+    return st;
 }
 
 /* Pinned by the first device that wants that. */
@@ -122,7 +139,10 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
         return STATOR_OK;
     const bool draft = i == s->planning.n_devices;
     const bool shared = s->planning.config.devices.tensor && !draft;
-    struct device_setup setup = {.in = i > 0 && !draft && !shared ? &d->in : NULL,
+    if (d->helper != NULL)
+        device_helper_attach(d->helper, d->device, (uint8_t *)s->start.staging + p->at_pinned, &p->pinned);
+    struct device_setup setup = {.helper = d->helper,
+                                 .in = i > 0 && !draft && !shared ? &d->in : NULL,
                                  .out = i + 1 < planning_stages(&s->planning) ? &d->out : NULL,
                                  .group = shared ? &s->group : NULL,
                                  .pinned =
@@ -186,6 +206,8 @@ stator_status start_devices(struct stator *s, stator_error *e) {
     if (st == STATOR_OK)
         st = open_devices(s, e);
     if (st == STATOR_OK)
+        st = open_helpers(s, e);
+    if (st == STATOR_OK)
         st = create_staging(s, e);
     for (uint32_t i = 0; i < planning_parts(&s->planning) && st == STATOR_OK; i++)
         st = create_arenas(s, i, e);
@@ -216,6 +238,10 @@ void start_close_devices(struct stator *s) {
         if (d->device != NULL)
             d->device->vtable->close(d->device);
         d->device = NULL;
+    }
+    for (uint32_t i = s->planning.n_devices; i-- > 0;) {
+        device_helper_close(s->devices[i].helper);
+        s->devices[i].helper = NULL;
     }
     if (!s->start.staging_is_pages)
         s->start.staging = NULL;

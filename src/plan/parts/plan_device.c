@@ -202,6 +202,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     /* One CPU device alone, or a group of them, runs a step inside submit, and its results are read before
      * the next. */
     m->slots = (planning_stages(s) == 1 || draft) && f->host_memory ? 1 : 2;
+    const bool hosted = want->hosted && !f->host_memory && !draft;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .first_layer = first,
@@ -216,7 +217,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                             .counted = !f->host_memory,
                             .tiled = f->host_memory,
                             .pictures = s->draft.tower != NULL && !draft && first == 0,
-                            .experts_apart = !f->host_memory};
+                            .experts_apart = !f->host_memory && !hosted};
     if (gw.pictures && !f->host_memory)
         return error_set(
             e, STATOR_USAGE,
@@ -238,8 +239,9 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
     st = graph_place(g, slice_limit(want, f), steps, draft ? s->draft.place_work : s->place_work,
                      draft ? s->draft.place_work_bytes : s->place_work_bytes, slices, e);
-    if (st == STATOR_OK && want->spill && !f->host_memory)
-        st = spill_choose(s, index, slice_limit(want, f), slices, e);
+    m->hosted = st == STATOR_OK && hosted && spill_host_experts(g);
+    if (st == STATOR_OK && (want->spill || m->hosted) && !f->host_memory)
+        st = spill_choose(s, index, want->spill, slice_limit(want, f), slices, e);
     if (st == STATOR_DOES_NOT_FIT)
         set_slice_short(&p->missing, f, g->short_arena, g->short_bytes, g->short_limit);
     if (st != STATOR_OK)
@@ -279,11 +281,14 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     return STATOR_OK;
 }
 
-/* Bytes of each layer's weights, and of what is before and after the layers. */
-static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head, uint64_t *tail) {
+/* Bytes of each layer's weights, and of what is before and after the layers. hosted: without experts. */
+static void sum_weights(const struct graph *g, bool hosted, uint64_t *layers, uint64_t *head,
+                        uint64_t *tail) {
     *head = *tail = 0;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct graph_op *op = &g->ops[i];
+        if (hosted && op->kind == GRAPH_EXPERTS)
+            continue;
         uint64_t *sum = op->layer != GRAPH_NONE ? &layers[op->layer] : i < g->tail ? head : tail;
         for (uint32_t k = 0; k < op->n_weights; k++) {
             *sum += g->weights[op->weight[k]].bytes;
@@ -314,7 +319,7 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
                                 device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .counted = !f->host_memory,
                             .tiled = f->host_memory,
-                            .experts_apart = !f->host_memory};
+                            .experts_apart = !f->host_memory && !want->hosted};
     uint64_t slices[GRAPH_MAX_SLICES];
     stator_status st = arch_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
@@ -392,7 +397,7 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
     st = lay_out_caches(want, &s->devices[0].facts, &m, missing, e);
     if (st != STATOR_OK)
         return st;
-    sum_weights(&s->devices[0].graph, layers, &devices[0].held, &devices[n - 1].output);
+    sum_weights(&s->devices[0].graph, want->hosted, layers, &devices[0].held, &devices[n - 1].output);
     for (uint32_t i = 0; i < m.graph->n_cached; i++) {
         const struct graph_cached *l = &m.graph->cached[i];
         layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;
