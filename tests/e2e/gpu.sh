@@ -467,7 +467,7 @@ test_probe_matrix() {
 # which a loaded machine changes.
 test_probe_hints() {
     need_driver
-    expect_gpu 0 devices=3,host_rate=200MB,peer.0.2=none,peer.2.0=corrupt:60MiB "$stator" devices --probe --json
+    expect_gpu 0 devices=3,host_rate=400MB,peer.0.2=none,peer.2.0=corrupt:60MiB "$stator" devices --probe --json
     clean
     python3 - "$tmp/out" <<'PY' || fail "the JSON: $(cat "$tmp/out")"
 import json, sys
