@@ -383,10 +383,6 @@ void config_load(void) {
     sim.poison = 16 << 20;
     sim.host_memory = UINT64_MAX;
     sim.seed = 1;
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&sim.changed, &clock);
     each_item(file, "\n", true);
     each_item(text != NULL ? text : "", ",\n", true);
     objects_add(&sim.driver, KIND_DRIVER);

@@ -2,8 +2,12 @@
 #include "sim.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- time */
 uint64_t sim_now(void) {
@@ -17,16 +21,24 @@ uint64_t sim_deadline(uint64_t timeout) {
     return timeout > UINT64_MAX - now ? UINT64_MAX : now + timeout;
 }
 
+/* A futex, not a condition variable: that of glibc before 2.41 can lose a wakeup where many threads wait with
+ * timeouts (its bug 25847), and then all of them hang. Called with the lock, which it gives up meanwhile. */
 bool sim_wait(uint64_t deadline) {
-    if (deadline == UINT64_MAX) {
-        pthread_cond_wait(&sim.changed, &sim.lock);
-        return true;
-    }
-    if (sim_now() >= deadline)
+    const bool forever = deadline == UINT64_MAX;
+    if (!forever && sim_now() >= deadline)
         return false;
     struct timespec t = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
-    pthread_cond_timedwait(&sim.changed, &sim.lock, &t);
+    const uint32_t seen = __atomic_load_n(&sim.changes, __ATOMIC_ACQUIRE);
+    pthread_mutex_unlock(&sim.lock);
+    syscall(SYS_futex, &sim.changes, FUTEX_WAIT_BITSET_PRIVATE, seen, forever ? NULL : &t, NULL,
+            FUTEX_BITSET_MATCH_ANY);
+    pthread_mutex_lock(&sim.lock);
     return true;
+}
+
+void sim_changed(void) {
+    __atomic_add_fetch(&sim.changes, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &sim.changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 uint64_t device_ticks(const struct device *d, uint64_t ns) {
@@ -107,7 +119,7 @@ void event_signal(struct event *e, const struct device *by, uint64_t start, uint
     e->by = by;
     e->start = start, e->end = end;
     e->signalled = true;
-    pthread_cond_broadcast(&sim.changed);
+    sim_changed();
 }
 
 ze_result_t ZE_APICALL zeEventHostSignal(ze_event_handle_t handle) {

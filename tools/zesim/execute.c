@@ -234,7 +234,7 @@ static bool run_one(struct queue *q, const struct command *c, struct ending *las
     sim_lock();
     if (!done && !q->stop) {
         q->device->lost = true;
-        pthread_cond_broadcast(&sim.changed);
+        sim_changed();
     }
     if (done && c->op == OP_RESET)
         c->signal->signalled = false;

@@ -112,7 +112,7 @@ static void finish(struct queue *q, struct batch *b, bool done, const struct end
     free(b);
     if (!sim.executing)
         memory_close();
-    pthread_cond_broadcast(&sim.changed);
+    sim_changed();
 }
 
 static void *work(void *argument) {
@@ -171,7 +171,7 @@ void queue_destroy(struct queue *q) {
         violation("%s is destroyed with %llu submissions in flight", objects_name(q),
                   (unsigned long long)q->pending);
     q->stop = true;
-    pthread_cond_broadcast(&sim.changed);
+    sim_changed();
     sim_unlock();
     pthread_join(q->worker, NULL);
     sim_lock();
@@ -192,7 +192,7 @@ void queue_push(struct queue *q, struct list *list, const struct command *own, s
     *q->tail = b;
     q->tail = &b->next;
     q->pending++;
-    pthread_cond_broadcast(&sim.changed);
+    sim_changed();
 }
 
 /* A lost device's workers drop what is left at once, so that nothing is in flight any more when the caller

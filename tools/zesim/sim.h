@@ -109,7 +109,7 @@ struct fault {
 
 struct sim {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* something that somebody may wait for happened */
+    uint32_t changes; /* grows when something happened that somebody may wait for */
     pthread_mutex_t execute_token;
     bool executing; /* somebody holds the token and moves data */
     bool initialised;
@@ -178,6 +178,8 @@ static inline void sim_leave(const int *entered) {
 /* Waits under the lock for a change, at most until the deadline (monotonic ns). False: the deadline passed.
  */
 bool sim_wait(uint64_t deadline);
+/* Wakes all who wait. */
+void sim_changed(void);
 uint64_t sim_now(void);
 uint64_t sim_deadline(uint64_t timeout);
 
