@@ -166,10 +166,6 @@ static stator_status check_tensor(struct check *p) {
         return problem(p, CONFIG_SPECULATION_MODE,
                        "is \"mtp\", but devices.split = \"tensor\" does not divide the block of nextn yet; "
                        "take \"ngram\", \"draft\" or \"off\"");
-    if (c->transfer.mode == CONFIG_TRANSFER_STAGED)
-        return problem(p, CONFIG_TRANSFER_MODE,
-                       "is \"staged\", but the devices of devices.split = \"tensor\" exchange values "
-                       "directly only; take \"auto\"");
     return STATOR_OK;
 }
 

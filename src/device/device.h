@@ -27,7 +27,8 @@
  * Tensor split. The devices of a group have shares of all layers. The engine writes the same descriptor for
  * each device and submits a step with a body to all devices, in the order of their shares. The step begins
  * when the last device has it, and has ended when it has ended on every device. A step without a body is
- * submitted to the last device alone.
+ * submitted to the last device alone. GPUs wait for each other by events in their recorded lists, and the
+ * next step may be in their queues meanwhile.
  *
  * Thread: the engine's. Any member of `parallel` may call upload and upload_wait, one at a time (the loader
  * has a lock). */
@@ -177,6 +178,10 @@ struct device_link {
 struct device_group {
     uint32_t count;
     struct device *devices[DEVICE_MAX];
+    /* Of GPUs: whether device i writes into the landing zone of device k; else k reads window[i], half by
+     * half, share_given bytes each, pinned, in `staging`. */
+    bool direct[DEVICE_MAX][DEVICE_MAX];
+    void *window[DEVICE_MAX][2];
 };
 
 /* How data is copied from one device to another. */
@@ -254,10 +259,10 @@ struct device_vtable {
      * loading. */
     void (*parallel)(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n), void *context);
     /* Finds out whether d can write into the exchange of `to`, a device of the same back end: copies
-     * patterned data of several sizes and offsets from its `outgoing` into the `landing` of `to`, compares it
-     * (if verify) and takes the time. A pair that fails, corrupts data or is too slow to answer gives direct
-     * = false and the reason, and no error. An error means that the device is lost. work: host_create's
-     * memory. */
+     * patterned data of several sizes and offsets from its `outgoing` into the `landing` of `to` (in a
+     * tensor split: from zone to zone), compares it (if verify) and takes the time. A pair that fails,
+     * corrupts data or is too slow to answer gives direct = false and the reason, and no error. An error
+     * means that the device is lost. work: host_create's memory. */
     stator_status (*peer_probe)(struct device *d, struct device *to, bool verify, void *work, uint64_t bytes,
                                 struct device_route *r, stator_error *e);
     stator_status (*prepare)(struct device *d, const struct device_setup *s, stator_error *e);

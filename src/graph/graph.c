@@ -12,7 +12,7 @@
 #define OPS_PER_LAYER     8 /* dense */
 #define OPS_OUTSIDE       8
 #define VALUES_PER_LAYER  8
-#define VALUES_OUTSIDE    8
+#define VALUES_OUTSIDE    9
 #define WEIGHTS_PER_LAYER 18
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  2
@@ -354,7 +354,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->pictures = g->landing = g->outgoing = GRAPH_NONE;
+    g->logits = g->picks = g->pictures = g->landing = g->outgoing = g->zone = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
     g->width = s->n_embd;
     g->nextn = g->nextn_end = g->guess = 0;

@@ -66,7 +66,8 @@ enum graph_kind {
     GRAPH_LAND,   /* out = the slot's half of the landing zone `in` */
     GRAPH_SEND,   /* the slot's half of `out` = in; it then goes to the next device's landing zone */
     GRAPH_EXCHANGED, /* tensor split: joins the columns that each device has in its value `in` to whole rows.
-                        out = the joined rows, in the number formats of out; RESIDUAL: out += them */
+                        out = the joined rows, in the number formats of out; RESIDUAL: out += them. work:
+                        graph.zone */
     GRAPH_KINDS
 };
 
@@ -366,6 +367,8 @@ struct graph_want {
     uint32_t cells;
     /* The device computes one output with several groups in parallel and needs counters for them. */
     bool counted;
+    /* With a share: the other devices push their columns into a landing zone of this one, which is a GPU. */
+    bool lands;
     /* int8 values with enough rows are stored as tiles (act_tiles.h), for the CPU's kernels. */
     bool tiled;
     /* Tokens may be GRAPH_PICTURE: EMBED has a value graph.pictures for their rows. */
@@ -412,6 +415,8 @@ struct graph {
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing; /* the same, for the next device; GRAPH_NONE on the last */
+    uint32_t zone; /* value: where the others' columns of an exchange land, two halves, exchange (share.h);
+                      GRAPH_NONE without want.lands */
     uint32_t n_caches;
     struct graph_cache caches[GRAPH_MAX_CACHES];
     uint32_t n_cached, max_cached;

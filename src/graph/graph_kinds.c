@@ -35,7 +35,9 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},
-    [GRAPH_EXCHANGED] = {.name = "exchange", .reads = GRAPH_IN | GRAPH_ROUTES, .writes = GRAPH_OUT},
+    [GRAPH_EXCHANGED] = {.name = "exchange",
+                         .reads = GRAPH_IN | GRAPH_WORK | GRAPH_ROUTES,
+                         .writes = GRAPH_OUT},
 };
 
 const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {

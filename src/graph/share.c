@@ -142,7 +142,6 @@ static void divide_attention(struct sharing *s, struct graph_op *op) {
     const struct heads h = own_heads(s, a->heads, a->kv_heads);
     const uint32_t whole = op->out;
     struct graph_exchanged x = {.count = s->g->want.share.count};
-    CHECK(op->work == GRAPH_NONE && a->arrivals == GRAPH_NONE);
     for (uint32_t i = 0; i < x.count; i++)
         x.ends[i] = heads_of(a->heads, a->kv_heads, &s->g->want.share, i).end_q * a->dim_v;
     if (op->n_weights > 0) /* a sink of each head */
@@ -215,9 +214,10 @@ static void divide_products(struct sharing *s, struct graph_op *op) {
 static void divide_experts(struct sharing *s, struct graph_op *op) {
     const uint32_t whole = op->out;
     struct rows r = rows_of(s, op, 0);
-    CHECK(op->work == GRAPH_NONE);
     if (!r.divided)
         return;
+    if (op->work != GRAPH_NONE) /* its rows before they are added up */
+        graph_value_resize(s->g, op->work, r.end - r.first, GRAPH_F32);
     for (uint32_t k = 0; k < op->n_weights; k++)
         cut(s, op, k, r.first, r.end);
     op->out = own_value(s, whole, r.end - r.first);
@@ -261,6 +261,8 @@ static void divide_matmul(struct sharing *s, uint32_t at, struct graph_op *op) {
         s->whole_heads = !divides_heads(s, op, &rope->rope, kv_heads_of(s, at));
     if (reader_of(s, at, GRAPH_ROUTE) != NULL)
         return; /* a router is small: every device computes it */
+    if (rope != NULL && s->whole_heads && s->g->want.lands && !rope->rope.wide && !rope->rope.late)
+        return; /* a GPU rotates heads only where it makes them */
     if (rope != NULL && !s->whole_heads) {
         divide_qkv(s, op, &rope->rope, kv_heads_of(s, at));
     } else if (op->n_weights > 1 && !graph_op_gated(op)) {
@@ -313,6 +315,22 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     return STATOR_OK;
 }
 
+/* The value where the others' columns land, for all exchanges. */
+static void add_zone(struct graph *g) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_EXCHANGED)
+            most =
+                ARITH_MAX(most, share_landing(g, &g->ops[i], g->want.share.index, g->ops[i].exchanged.count));
+    CHECK(most > 0 && most / sizeof(float) <= UINT32_MAX);
+    g->zone =
+        graph_add_value(g, "landing zone", GRAPH_EXCHANGE, 1, (uint32_t)(most / sizeof(float)), GRAPH_F32);
+    graph_value_halves(g, g->zone, 2);
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_EXCHANGED)
+            g->ops[i].work = g->zone;
+}
+
 stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
     CHECK(g->want.share.count > 1 && g->want.share.count <= GRAPH_MAX_SHARES && g->nextn == g->nextn_end);
     const uint32_t n = g->n_ops, tail = g->tail;
@@ -332,6 +350,8 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
         g->ops[g->n_ops++] = whole[i];
     if (g->guess != 0)
         g->guess = g->n_ops;
+    if (g->want.lands)
+        add_zone(g);
     return STATOR_OK;
 }
 
@@ -352,4 +372,37 @@ uint64_t share_received(const struct graph *g) {
         bytes += (uint64_t)(x->ends[x->count - 1] - (end - first)) * ARITH_MAX(x->used, 1u) * sizeof(float);
     }
     return bytes;
+}
+
+uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_t receiver, uint32_t source) {
+    const struct graph_exchanged *x = &op->exchanged;
+    uint64_t at = 0;
+    CHECK(op->kind == GRAPH_EXCHANGED && receiver < x->count && source <= x->count);
+    for (uint32_t i = 0; i < source; i++) {
+        uint32_t first = 0, end = 0;
+        share_columns(x, i, &first, &end);
+        if (i != receiver)
+            at +=
+                arith_round_up((uint64_t)g->values[op->in].rows * (end - first) * sizeof(float), CARVE_ALIGN);
+    }
+    return at;
+}
+
+uint32_t share_exchanges(const struct graph *g, uint32_t op) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < op; i++)
+        n += g->ops[i].kind == GRAPH_EXCHANGED;
+    return n;
+}
+
+uint64_t share_given(const struct graph *g) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        uint32_t first = 0, end = 0;
+        if (g->ops[i].kind != GRAPH_EXCHANGED)
+            continue;
+        share_columns(&g->ops[i].exchanged, g->want.share.index, &first, &end);
+        most = ARITH_MAX(most, (uint64_t)g->values[g->ops[i].in].rows * (end - first) * sizeof(float));
+    }
+    return most;
 }

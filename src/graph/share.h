@@ -26,4 +26,18 @@ void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *fi
 /* Bytes that the device gets from the others for each token. */
 uint64_t share_received(const struct graph *g);
 
+/* Landing zones. A half of graph.zone has room for the rows that the other devices push for one exchange:
+ * source by source, rows of its columns. Consecutive exchanges of a device use the halves in turn, also from
+ * one step to the next, and every device tells every other one when its rows have landed. So whoever pushes
+ * into a half has heard that its reader is done with what lay there: the reader's own rows of the exchange
+ * before came after that. */
+
+/* Byte of a half at which the rows of `source` begin in the zone of `receiver`; source = count: bytes of all.
+ */
+uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_t receiver, uint32_t source);
+/* Exchanges before op `op` of the graph; op = n_ops: of the whole graph. */
+uint32_t share_exchanges(const struct graph *g, uint32_t op);
+/* Bytes of the largest rows that the device gives to the others. */
+uint64_t share_given(const struct graph *g);
+
 #endif

@@ -476,14 +476,24 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
 static stator_status join_devices(struct planning *s, stator_error *e) {
     if (!s->config.devices.tensor)
         return STATOR_OK;
+    const bool host = s->devices[0].facts.host_memory;
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        if (!s->devices[i].facts.host_memory)
+        if (s->devices[i].facts.host_memory != host)
             return error_set(e, STATOR_USAGE,
-                             "devices.split = \"tensor\": %s is a GPU, and so far only CPU devices divide "
-                             "layers among themselves: take \"auto\"",
-                             s->devices[i].facts.name);
-        s->devices[i].choice.joins = i > 0;
+                             "devices.split = \"tensor\": %s and %s are of two kinds, and layers are divided "
+                             "among GPUs or among CPU devices: take \"auto\"",
+                             s->devices[0].facts.name, s->devices[i].facts.name);
+        s->devices[i].choice.joins = host && i > 0;
     }
+    if (host && s->config.transfer.mode == CONFIG_TRANSFER_STAGED)
+        return error_set(e, STATOR_USAGE,
+                         "transfer.mode is \"staged\", but the CPU devices of devices.split = \"tensor\" "
+                         "exchange values directly only; take \"auto\"");
+    if (!host && s->config.memory.on_oom == CONFIG_OOM_SPILL)
+        return error_set(
+            e, STATOR_USAGE,
+            "memory.on_oom is \"spill\", but the GPUs of devices.split = \"tensor\" do not spill "
+            "yet; take \"refuse\" or devices.split = \"auto\"");
     return STATOR_OK;
 }
 

@@ -2,6 +2,7 @@
  * state. */
 #include "device/launch/launch_parts.h"
 
+#include "graph/share.h"
 #include "kernels/kernels.h"
 #include "kernels/shared/opencl.h"
 
@@ -249,6 +250,61 @@ static stator_status add_forms(struct launch_list *b, uint32_t op) {
                          .tile = OPENCL_NORM_CHUNK * sizeof(float),
                          .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
                      });
+    return STATOR_OK;
+}
+
+/* Nothing to do for the device that alone has the rows, and where they belong. */
+static stator_status add_exchange(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_exchanged *x = &o->exchanged;
+    const struct graph_value *out = &b->g->values[o->out];
+    const uint32_t width = x->ends[x->count - 1], me = b->g->want.share.index;
+    const uint64_t rows = (uint64_t)b->rows * ARITH_MAX(x->used, 1u);
+    const bool adds = o->epilogue == GRAPH_RESIDUAL;
+    uint32_t first = 0, end = 0;
+    share_columns(x, me, &first, &end);
+    if (o->in == o->out && end - first == width)
+        return STATOR_OK;
+    CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8 && width > 0);
+    CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width && x->column == 0));
+    struct launch_at from[GRAPH_MAX_SHARES];
+    uint32_t ends[GRAPH_MAX_SHARES];
+    for (uint32_t i = 0; i < GRAPH_MAX_SHARES; i++) {
+        ends[i] = x->ends[ARITH_MIN(i, x->count - 1)];
+        from[i] = i >= x->count ? launch_nowhere()
+                  : i == me     ? launch_floats(b, o->in)
+                                : (struct launch_at){LAUNCH_OF_PEER, i, 0};
+    }
+    const uint32_t part = norm_part(b, rows, width);
+    struct launch *l = launch_add(b, LAUNCH_EXCHANGE, op, OPENCL_GROUP, rows * arith_ceil_div(width, part));
+    launch_put_exchange(b, l,
+                        &(struct launch_exchange_arguments){
+                            .from0 = from[0],
+                            .from1 = from[1],
+                            .from2 = from[2],
+                            .from3 = from[3],
+                            .from4 = from[4],
+                            .from5 = from[5],
+                            .from6 = from[6],
+                            .from7 = from[7],
+                            .end0 = ends[0],
+                            .end1 = ends[1],
+                            .end2 = ends[2],
+                            .end3 = ends[3],
+                            .end4 = ends[4],
+                            .end5 = ends[5],
+                            .end6 = ends[6],
+                            .end7 = ends[7],
+                            .column = x->column,
+                            .adds = adds,
+                            .routes = x->used > 0 ? launch_floats(b, x->routes) : launch_nowhere(),
+                            .used = x->used,
+                            .slots = (uint64_t)b->g->want.batch * x->used,
+                            .out = launch_forms_of(b, o->out, out->forms),
+                            .part = part,
+                            .tile = OPENCL_NORM_CHUNK * sizeof(float),
+                            .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
+                        });
     return STATOR_OK;
 }
 
@@ -537,6 +593,7 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_PAIR] = launch_pair,
     [GRAPH_KEEP] = launch_keep,
     [GRAPH_FORMS] = add_forms,
+    [GRAPH_EXCHANGED] = add_exchange,
     [GRAPH_SOFTCAP] = add_softcap,
     [GRAPH_GATED_CONV] = launch_gated_conv,
     [GRAPH_CENTER] = add_center,

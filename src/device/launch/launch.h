@@ -29,7 +29,8 @@ enum launch_arg_kind {
                       DEVICE_PINNED the pinned part's + offset */
     LAUNCH_U32,
     LAUNCH_F32,
-    LAUNCH_LOCAL /* u32 bytes of local memory: zeKernelSetArgumentValue(u32, NULL) */
+    LAUNCH_LOCAL, /* u32 bytes of local memory: zeKernelSetArgumentValue(u32, NULL) */
+    LAUNCH_PEER   /* address of the rows that device u32 of the tensor split gives for the op (share.h) */
 };
 
 struct launch_arg {

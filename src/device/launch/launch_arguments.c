@@ -13,7 +13,11 @@ static struct launch_arg *next_arg(struct launch *l, enum launch_arg_kind kind) 
 
 static void put_buffer(struct launch_list *b, struct launch *l, const struct launch_at *at) {
     (void)b;
-    struct launch_arg *a = next_arg(l, LAUNCH_BUFFER);
+    struct launch_arg *a = next_arg(l, at->arena == LAUNCH_OF_PEER ? LAUNCH_PEER : LAUNCH_BUFFER);
+    if (a->kind == LAUNCH_PEER) {
+        a->u32 = at->slice;
+        return;
+    }
     a->buffer.arena = at->arena;
     a->buffer.slice = at->slice;
     a->buffer.offset = at->offset;

@@ -8,7 +8,8 @@
 #include "kernels/shared/kernel_arguments.h"
 #include "kernels/shared/opencl.h"
 
-/* An address. */
+/* An address; arena LAUNCH_OF_PEER: of what device `slice` of the group has given for the op's exchange. */
+#define LAUNCH_OF_PEER DEVICE_ARENAS
 struct launch_at {
     enum device_arena arena;
     uint32_t slice;
@@ -69,6 +70,7 @@ struct launch_states {
     F(center, CENTER)                                                                                        \
     F(norm, NORM)                                                                                            \
     F(forms, FORMS)                                                                                          \
+    F(exchange, EXCHANGE)                                                                                    \
     F(wide, WIDE)                                                                                            \
     F(pair, PAIR)                                                                                            \
     F(keep, KEEP)                                                                                            \

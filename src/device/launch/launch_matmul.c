@@ -64,6 +64,7 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_CENTER] = {"center", MODULE(norm)},
     [LAUNCH_NORM] = {"norm", MODULE(norm)},
     [LAUNCH_FORMS] = {"forms", MODULE(norm)},
+    [LAUNCH_EXCHANGE] = {"exchange", MODULE(norm)},
     [LAUNCH_WIDE] = {"norm_wide", MODULE(norm)},
     [LAUNCH_PAIR] = {"norm_pair", MODULE(norm)},
     [LAUNCH_KEEP] = {"keep", MODULE(ends)},

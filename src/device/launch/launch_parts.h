@@ -21,7 +21,8 @@ enum {
     LAUNCH_CENTER,
     LAUNCH_NORM,
     LAUNCH_FORMS,
-    LAUNCH_WIDE, /* heads normed together, rotated and stored */
+    LAUNCH_EXCHANGE, /* rows of the columns of a tensor split's devices */
+    LAUNCH_WIDE,     /* heads normed together, rotated and stored */
     LAUNCH_PAIR,
     LAUNCH_KEEP,
     LAUNCH_CONV,

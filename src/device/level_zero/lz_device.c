@@ -2,6 +2,7 @@
 #include "device/level_zero/lz_device.h"
 
 #include "device/level_zero/lz_cache.h"
+#include "device/level_zero/lz_exchange.h"
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_helped.h"
 #include "device/level_zero/lz_info.h"
@@ -267,8 +268,9 @@ static stator_status lz_peer_probe_pair(struct device *device, struct device *to
     uint64_t source = 0;
     uint64_t target = 0;
     struct lz_peer p = {.from = &d->queue, .to = &t->queue, .work = work, .verify = verify};
-    p.source = exchange_value(d, d->model->graph->outgoing, &source);
-    p.target = exchange_value(t, t->model->graph->landing, &target);
+    const struct graph *from = d->model->graph, *at = t->model->graph;
+    p.source = exchange_value(d, from->zone != GRAPH_NONE ? from->zone : from->outgoing, &source);
+    p.target = exchange_value(t, at->zone != GRAPH_NONE ? at->zone : at->landing, &target);
     p.bytes = ARITH_MIN(ARITH_MIN(source, target), bytes / 2) / 64 * 64;
     if (p.bytes < LZ_PEER_LEAST) {
         *r = (struct device_route){.direct = false};
@@ -297,6 +299,8 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
         st = lz_stream_open(d, e);
     if (st == STATOR_OK)
         st = lz_helped_open(d, e);
+    if (st == STATOR_OK)
+        st = lz_exchange_open(d, e);
     if (st == STATOR_OK)
         st = lz_steps_record(d, e);
     return st;
@@ -354,6 +358,7 @@ static void lz_close(struct device *device) {
     lz_steps_close(d);
     lz_stream_close(d);
     lz_helped_close(d);
+    lz_exchange_close(d);
     lz_queue_close(&d->queue);
     if (d->system->hangs)
         return;

@@ -71,6 +71,12 @@ struct lz_helped {
     uint32_t n_steps;
 };
 
+/* Of a tensor split, in its first device: event[half][from][to]. */
+struct lz_exchange {
+    ze_event_pool_handle_t pool;
+    ze_event_handle_t event[2][DEVICE_MAX][DEVICE_MAX];
+};
+
 struct lz_slice {
     uint8_t *memory;
     uint64_t bytes;
@@ -93,6 +99,7 @@ struct lz_device {
     struct lz_steps steps;
     struct lz_stream stream;
     struct lz_helped helped;
+    struct lz_exchange exchange;
     struct device_counters counters;
     uint64_t free_before; /* device memory, before the first slice; 0: not known */
     uint64_t slice_bytes;

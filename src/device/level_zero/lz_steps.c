@@ -4,6 +4,7 @@
 #include "os/pages.h"
 #include "device/launch/launch_modules.h"
 #include "device/level_zero/lz_cache.h"
+#include "device/level_zero/lz_exchange.h"
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_helped.h"
 #include "device/level_zero/lz_stream.h"
@@ -188,6 +189,11 @@ static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel
         size = sizeof pointer;
         break;
     }
+    case LAUNCH_PEER:
+        pointer = lz_exchange_rows(r->d, r->slot, l->op, a->u32);
+        value = &pointer;
+        size = sizeof pointer;
+        break;
     case LAUNCH_U32:
         value = &a->u32;
         size = sizeof a->u32;
@@ -353,6 +359,8 @@ static stator_status append_ops(struct recording *r, enum launch_part part, uint
             st = append_land(r, op);
         else if (op->kind == GRAPH_SEND)
             st = append_send(r, op);
+        else if (op->kind == GRAPH_EXCHANGED)
+            st = lz_exchange_append(r->d, r->list, r->slot, i, r->rows, r->e);
         else
             st = lz_helped_record(r->d, r->list, i, r->rows, r->e);
         while (st == STATOR_OK && at < n && r->d->steps.launches[at].op == i)

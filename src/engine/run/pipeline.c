@@ -159,14 +159,17 @@ static uint32_t first_of(const struct stator *s, const struct engine_step *st) {
     return entry(s) > 0 && !st->only_tail ? 0 : st->at;
 }
 
-/* Waits at most timeout_ns for each device that works on the step. */
+/* Waits at most timeout_ns until all devices that work on the step have ended it; looks at each, since one
+ * may wait for another one that is lost. */
 static stator_status wait_for(struct stator *s, const struct engine_step *st, uint64_t timeout_ns,
                               bool *ended, stator_error *e) {
     stator_status rc = STATOR_OK;
     *ended = true;
-    for (uint32_t i = first_of(s, st); i <= st->at && *ended && rc == STATOR_OK; i++) {
+    for (uint32_t i = first_of(s, st); i <= st->at && rc == STATOR_OK; i++) {
         struct device *d = s->devices[i].device;
-        rc = d->vtable->wait(d, slot_of(s, st->number), timeout_ns, ended, e);
+        bool one = false;
+        rc = d->vtable->wait(d, slot_of(s, st->number), *ended ? timeout_ns : 0, &one, e);
+        *ended = *ended && one;
     }
     return rc;
 }

@@ -1,6 +1,7 @@
 /* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row, or,
  * where rows are few, for each part of a row, all of which make the row's sum. */
 #include "kernels/opencl/cl_heads.h"
+#include "kernels/shared/experts.h"
 
 /* Group: what a row's values are multiplied by, before their weights. */
 static inline float norm_factor(global const float *from, uint width, local float *lane, float inv_n,
@@ -139,6 +140,44 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
                 tile[i] = y;
                 if (out_has & OPENCL_F32)
                     ((global float *)(out + out_f32))[row * width + at + i] = y;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_forms(&o, row, at, tile, here, false, work);
+        }
+    }
+}
+
+/* Rows of columns that several devices have made: source i has columns from end(i - 1) to end(i) - 1, each in
+ * rows of its own columns. They go to columns `column`.. of out; adds: to floats that are there. used: the
+ * rows are those of the step's slots, so many of a token. Int8 forms only of whole rows of out. part, local
+ * memory: as above. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS(EXCHANGE)) {
+    global const float *const froms[8] = {from0, from1, from2, from3, from4, from5, from6, from7};
+    const uint ends[8] = {end0, end1, end2, end3, end4, end5, end6, end7};
+    uint width = end7, parts = cl_ceil_div(width, part);
+    uint n = CL_STEP(step)->n_tokens * max(used, 1u);
+    struct cl_forms o = CL_FORMS(out);
+    for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
+        uint begin = item % parts * part, end = min(begin + part, width), row = item / parts;
+        row = used > 0 ? routes[EXPERTS_PLACE(slots) + row] : row;
+        for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
+            uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = get_local_id(0); i < here; i += get_local_size(0)) {
+                uint c = at + i, first = 0, last = end0;
+                global const float *from = froms[0];
+#pragma unroll
+                for (uint k = 1; k < 8; k++) {
+                    bool later = c >= ends[k - 1];
+                    from = later ? froms[k] : from;
+                    first = later ? ends[k - 1] : first;
+                    last = later ? ends[k] : last;
+                }
+                float y = from[row * (last - first) + (c - first)];
+                tile[i] = y;
+                global float *to = (global float *)(out + out_f32) + row * out_width + column + c;
+                if (out_has & OPENCL_F32)
+                    *to = adds ? *to + y : y;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             cl_quantise_forms(&o, row, at, tile, here, false, work);

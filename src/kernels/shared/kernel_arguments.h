@@ -42,6 +42,29 @@
     X(BUFFER, const float, x)                                                                                \
     X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_EXCHANGE(X)                                                                         \
+    X(BUFFER, const float, from0)                                                                            \
+    X(BUFFER, const float, from1)                                                                            \
+    X(BUFFER, const float, from2)                                                                            \
+    X(BUFFER, const float, from3)                                                                            \
+    X(BUFFER, const float, from4)                                                                            \
+    X(BUFFER, const float, from5)                                                                            \
+    X(BUFFER, const float, from6)                                                                            \
+    X(BUFFER, const float, from7)                                                                            \
+    X(U32, end0)                                                                                             \
+    X(U32, end1)                                                                                             \
+    X(U32, end2)                                                                                             \
+    X(U32, end3)                                                                                             \
+    X(U32, end4)                                                                                             \
+    X(U32, end5)                                                                                             \
+    X(U32, end6)                                                                                             \
+    X(U32, end7)                                                                                             \
+    X(U32, column)                                                                                           \
+    X(U32, adds)                                                                                             \
+    X(BUFFER, const uint, routes)                                                                            \
+    X(U32, used)                                                                                             \
+    X(U32, slots) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+
 #define KERNEL_ARGUMENTS_WIDE(X)                                                                             \
     X(BUFFER, float, x)                                                                                      \
     X(U32, width)                                                                                            \

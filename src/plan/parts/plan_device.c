@@ -224,8 +224,10 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
             "model.vision: %s has the model's first layers, and GPUs take no pictures yet: begin "
             "devices.use with \"cpu:0\"",
             f->name);
-    if (s->config.devices.tensor && !draft)
+    if (s->config.devices.tensor && !draft) {
         gw.share = share_of(s, index);
+        gw.lands = !f->host_memory;
+    }
     stator_status st = arch_build(g, planning_shape(s, index), &gw, e);
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, m, &p->missing, e);

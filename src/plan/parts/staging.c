@@ -1,17 +1,23 @@
 #include "plan/parts/staging.h"
 
+#include "graph/share.h"
 #include "os/pages.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* Of a tensor split: what the device gives to the others in one exchange. */
 static uint64_t window_bytes(const struct graph *g) {
+    if (g->want.share.count > 0)
+        return arith_round_up(share_given(g), CARVE_ALIGN);
     return arith_round_up(arith_must_mul(arith_must_mul(g->want.batch, g->width), sizeof(float)),
                           CARVE_ALIGN);
 }
 
 /* Whether copies to the next device may have to go through the host. Memory of one processor is direct. */
 static bool may_be_staged(const struct planning *s, uint32_t i) {
+    if (s->config.devices.tensor)
+        return !s->devices[i].facts.host_memory && s->config.transfer.mode != CONFIG_TRANSFER_DIRECT;
     if (i + 1 >= planning_stages(s))
         return false;
     if (s->devices[i].facts.remote && s->devices[i + 1].facts.remote)

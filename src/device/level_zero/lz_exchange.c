@@ -1,0 +1,165 @@
+#include "device/level_zero/lz_exchange.h"
+
+#include "graph/share.h"
+
+static struct lz_device *peer(const struct lz_device *d, uint32_t i) {
+    CHECK(i < d->setup.group->count);
+    return (struct lz_device *)d->setup.group->devices[i];
+}
+
+static ze_event_handle_t event_of(const struct lz_device *d, uint32_t half, uint32_t from, uint32_t to) {
+    return peer(d, 0)->exchange.event[half][from][to];
+}
+
+stator_status lz_exchange_open(struct lz_device *d, stator_error *e) {
+    const struct device_group *g = d->setup.group;
+    const struct lz_calls *ze = &d->system->ze;
+    struct lz_exchange *x = &d->exchange;
+    if (g == NULL || peer(d, 0) != d)
+        return STATOR_OK;
+    ze_device_handle_t devices[DEVICE_MAX];
+    for (uint32_t i = 0; i < g->count; i++) {
+        CHECK(g->devices[i]->vtable == d->device.vtable);
+        devices[i] = peer(d, i)->gpu->handle;
+        if (peer(d, i)->gpu->driver != d->gpu->driver)
+            return error_set(
+                e, STATOR_USAGE,
+                "devices.split = \"tensor\": %s and %s have different drivers, so they cannot wait for "
+                "each other; take \"auto\"",
+                d->gpu->name, peer(d, i)->gpu->name);
+    }
+    ze_event_pool_desc_t pool = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC,
+                                 .count = 2 * g->count * (g->count - 1)};
+    ze_result_t r = ze->zeEventPoolCreate(d->context, &pool, g->count, devices, &x->pool);
+    if (r != ZE_RESULT_SUCCESS) {
+        x->pool = NULL;
+        return lz_queue_error(&d->queue, "zeEventPoolCreate(of a tensor split)", r, e);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 2 * g->count * g->count; i++) {
+        const uint32_t half = i % 2, from = i / 2 % g->count, to = i / 2 / g->count;
+        /* Rows in host memory are seen by another device only behind a signal of that scope. */
+        const ze_event_scope_flags_t scope =
+            g->direct[from][to] ? ZE_EVENT_SCOPE_FLAG_DEVICE : ZE_EVENT_SCOPE_FLAG_HOST;
+        ze_event_desc_t event = {
+            .stype = ZE_STRUCTURE_TYPE_EVENT_DESC, .index = n, .signal = scope, .wait = scope};
+        if (from == to)
+            continue;
+        r = ze->zeEventCreate(x->pool, &event, &x->event[half][from][to]);
+        if (r != ZE_RESULT_SUCCESS) {
+            x->event[half][from][to] = NULL;
+            return lz_queue_error(&d->queue, "zeEventCreate(of a tensor split)", r, e);
+        }
+        n++;
+    }
+    return STATOR_OK;
+}
+
+void lz_exchange_close(struct lz_device *d) {
+    struct lz_exchange *x = &d->exchange;
+    const struct lz_calls *ze = &d->system->ze;
+    if (d->queue.hangs || d->system->hangs || x->pool == NULL)
+        return;
+    for (uint32_t i = 0; i < 2 * DEVICE_MAX * DEVICE_MAX; i++) {
+        ze_event_handle_t event = x->event[i % 2][i / 2 % DEVICE_MAX][i / 2 / DEVICE_MAX];
+        if (event != NULL)
+            (void)ze->zeEventDestroy(event);
+    }
+    (void)ze->zeEventPoolDestroy(x->pool);
+    x->pool = NULL;
+}
+
+/* Halves go in turn, also from the body of one slot to that of the next. */
+static uint32_t half_of(const struct graph *g, uint32_t slot, uint32_t op) {
+    return (share_exchanges(g, op) + slot * share_exchanges(g, g->n_ops)) % 2;
+}
+
+/* g, op: of any device of the group, as all have the same rows and columns in an exchange. */
+static uint8_t *zone_at(struct lz_device *to, const struct graph *g, const struct graph_op *op, uint32_t half,
+                        uint32_t from) {
+    const struct graph *receiver = to->model->graph;
+    const struct graph_value *v = &receiver->values[receiver->zone];
+    const uint64_t at = share_landing(g, op, receiver->want.share.index, from);
+    CHECK(at <= v->half_bytes);
+    return to->slices[DEVICE_EXCHANGE][0].memory + v->offset + half * v->half_bytes + v->f32 + at;
+}
+
+void *lz_exchange_rows(struct lz_device *d, uint32_t slot, uint32_t op, uint32_t source) {
+    const struct graph *g = d->model->graph;
+    const struct device_group *group = d->setup.group;
+    const uint32_t half = half_of(g, slot, op), me = g->want.share.index;
+    CHECK(source != me && source < group->count);
+    if (!group->direct[source][me])
+        return group->window[source][half];
+    return zone_at(d, g, &g->ops[op], half, source);
+}
+
+static stator_status copy(struct lz_device *d, struct lz_list *list, void *to, const void *from,
+                          uint64_t bytes, stator_error *e) {
+    CHECK(to != NULL);
+    ze_result_t r = d->system->ze.zeCommandListAppendMemoryCopy(list->handle, to, from, bytes, NULL, 0, NULL);
+    return r == ZE_RESULT_SUCCESS
+               ? STATOR_OK
+               : lz_queue_error(&d->queue, "zeCommandListAppendMemoryCopy(of a tensor split)", r, e);
+}
+
+static stator_status barrier(struct lz_device *d, struct lz_list *list, ze_event_handle_t signal, uint32_t n,
+                             ze_event_handle_t *waits, stator_error *e) {
+    ze_result_t r = d->system->ze.zeCommandListAppendBarrier(list->handle, signal, n, n > 0 ? waits : NULL);
+    return r == ZE_RESULT_SUCCESS
+               ? STATOR_OK
+               : lz_queue_error(&d->queue, "zeCommandListAppendBarrier(of a tensor split)", r, e);
+}
+
+/* This device's rows to all others. */
+static stator_status give(struct lz_device *d, struct lz_list *list, uint32_t half, const struct graph_op *op,
+                          uint32_t rows, stator_error *e) {
+    const struct graph *g = d->model->graph;
+    const struct device_group *group = d->setup.group;
+    const uint32_t me = g->want.share.index;
+    const struct graph_value *own = &g->values[op->in];
+    uint32_t first = 0, end = 0;
+    share_columns(&op->exchanged, me, &first, &end);
+    const uint64_t bytes = (uint64_t)rows * ARITH_MAX(op->exchanged.used, 1u) * (end - first) * sizeof(float);
+    CHECK(bytes <= (uint64_t)own->rows * (end - first) * sizeof(float));
+    CHECK(own->arena == GRAPH_SCRATCH && own->f32 != UINT64_MAX &&
+          (end == first || own->width == end - first));
+    const uint8_t *from = d->slices[DEVICE_SCRATCH][0].memory + own->offset + own->f32;
+    stator_status st = STATOR_OK;
+    bool staged = false;
+    for (uint32_t i = 0; i < group->count && bytes > 0 && st == STATOR_OK; i++) {
+        if (i == me)
+            continue;
+        const bool direct = group->direct[me][i];
+        *(direct ? &list->direct_bytes : &list->staged_bytes) += direct || !staged ? bytes : 0;
+        if (direct)
+            st = copy(d, list, zone_at(peer(d, i), g, op, half, me), from, bytes, e);
+        else if (!staged)
+            st = copy(d, list, group->window[me][half], from, bytes, e);
+        staged = staged || !direct;
+    }
+    return st == STATOR_OK ? barrier(d, list, NULL, 0, NULL, e) : st;
+}
+
+stator_status lz_exchange_append(struct lz_device *d, struct lz_list *list, uint32_t slot, uint32_t op,
+                                 uint32_t rows, stator_error *e) {
+    const struct graph *g = d->model->graph;
+    const uint32_t half = half_of(g, slot, op), me = g->want.share.index, n = d->setup.group->count;
+    ze_event_handle_t theirs[DEVICE_MAX];
+    uint32_t waits = 0;
+    stator_status st = give(d, list, half, &g->ops[op], rows, e);
+    for (uint32_t i = 0; i < n && st == STATOR_OK; i++) {
+        if (i == me)
+            continue;
+        st = barrier(d, list, event_of(d, half, me, i), 0, NULL, e);
+        theirs[waits++] = event_of(d, half, i, me);
+    }
+    if (st == STATOR_OK)
+        st = barrier(d, list, NULL, waits, theirs, e);
+    for (uint32_t i = 0; i < waits && st == STATOR_OK; i++) {
+        ze_result_t r = d->system->ze.zeCommandListAppendEventReset(list->handle, theirs[i]);
+        if (r != ZE_RESULT_SUCCESS)
+            st = lz_queue_error(&d->queue, "zeCommandListAppendEventReset(of a tensor split)", r, e);
+    }
+    return st == STATOR_OK ? barrier(d, list, NULL, 0, NULL, e) : st;
+}

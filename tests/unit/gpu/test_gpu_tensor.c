@@ -1,0 +1,259 @@
+/* devices.split = "tensor" over GPUs (tools/zesim): the CPU's bits for models of every architecture, for
+ * shares of many kinds, with routes of many kinds, in random conversations; and what becomes of a step when a
+ * GPU is lost or hangs. */
+#include "base/arith.h"
+#include "hybrid_model.h"
+#include "peer_models.h"
+#include "prefix_play.h"
+
+#include <inttypes.h>
+#undef CHECK /* the children have one of their own */
+#include "zesim.h"
+#ifndef ZESIM_ABSENT
+
+#define SMALL "slices=1,subslices=1,eus=8,threads=8"
+#define TWO   "devices.use=\"level_zero:0, level_zero:1\""
+#define THREE "devices.use=\"level_zero:2, level_zero:0, level_zero:1\""
+#define FOUR  "devices.use=\"level_zero:0, level_zero:1, level_zero:2, level_zero:3\""
+#define DEMO  "configs/demo.gguf"
+#define MOST  140
+
+static int32_t ids[MOST];
+
+static void make_ids(uint32_t vocab) {
+    uint64_t random = 11;
+    for (size_t i = 0; i < MOST; i++)
+        ids[i] = (int32_t)testing_below(&random, vocab);
+}
+
+/* Of the next child: a model, or a range of peer models; settings. */
+static struct {
+    const char *model, *use, *split, *more;
+    size_t first, end;
+    const char *says;
+} now;
+
+/* Logits of n tokens; those of the CPU if use is NULL. The caller frees them. */
+static float *logits_of(const char *model, const char *use, const char *split, const char *more, uint32_t n,
+                        size_t *bytes) {
+    const char *sets[] = {use != NULL ? use : "devices.use=cpu:0",
+                          "memory.context=576",
+                          "cpu.threads=2",
+                          "memory.driver_reserve=1MiB",
+                          "devices.deadline=3600",
+                          split != NULL ? split : "devices.split=auto",
+                          more != NULL ? more : "memory.batch=64",
+                          NULL};
+    stator *s = harness_start(model, sets);
+    make_ids(harness_vocab(s));
+    *bytes = n * harness_vocab(s) * sizeof(float);
+    float *got = harness_logits(s, ids, n);
+    stator_close(s);
+    return got;
+}
+
+static void compare(const char *model, const char *use, const char *split, const char *more, uint32_t n) {
+    size_t bytes = 0;
+    float *expected = logits_of(model, NULL, NULL, NULL, n, &bytes);
+    float *got = logits_of(model, use, split, more, n, &bytes);
+    if (memcmp(got, expected, bytes) != 0)
+        fprintf(stderr, "%s: logits differ with %s, %s, %s\n", model, use, split, more);
+    CHECK(memcmp(got, expected, bytes) == 0);
+    free(got);
+    free(expected);
+    CHECK(zesim_counter("violations") == 0);
+}
+
+/* A small model of every architecture, of odd shapes, whose layers GPUs have kernels for. */
+static void architectures_of(void) {
+    for (size_t i = now.first; i < now.end; i++) {
+        const struct peer_model *m = &peer_models[i];
+        char path[GGUF_WRITER_PATH];
+        struct gguf_writer w = gguf_writer_new();
+        peer_model_write(&w, m, i % 2 == 0 ? BLOCK_F32 : BLOCK_Q8_0);
+        gguf_writer_finish(&w);
+        CHECK(gguf_writer_memory_path(&w, path) != NULL);
+        if (!(m->flags & PEER_SSD))
+            compare(path, i % 3 == 0 ? THREE : TWO,
+                    i % 3 == 0 ? "devices.split=tensor:1,3,2" : "devices.split=tensor", "memory.batch=24",
+                    40);
+        gguf_writer_free(&w);
+    }
+}
+
+static void architectures(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    for (now.first = 0; now.first < PEER_MODELS; now.first = now.end) {
+        now.end = ARITH_MIN(now.first + 10, (size_t)PEER_MODELS);
+        zesim_run("devices=3," SMALL, architectures_of);
+    }
+}
+
+/* Chunks of 1 to 512 tokens; two, three and four GPUs, with even and uneven shares. */
+static void chunks_of(void) {
+    compare(DEMO, TWO, "devices.split=tensor", "memory.batch=1", 9);
+    compare(DEMO, TWO, "devices.split=tensor:3,1", "memory.batch=7", 40);
+    compare(DEMO, THREE, "devices.split=tensor:1,1,5", "memory.batch=64", 70);
+    compare(DEMO, FOUR, "devices.split=tensor", "memory.batch=33", 70);
+    compare(DEMO, TWO, "devices.split=tensor", "memory.batch=512", 140);
+}
+
+static void chunks(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    zesim_run("devices=4,order=shuffle,seed=5," SMALL, chunks_of);
+}
+
+/* What goes directly and what goes through the host, by the driver's count. */
+static void routes_of(void) {
+    compare(now.model, THREE, "devices.split=tensor", now.more, 30);
+    CHECK((zesim_counter("copy.gpu0>gpu1.count") > 0) == (now.says[0] == 'd'));
+    CHECK((zesim_counter("copy.gpu1>gpu0.count") > 0) == (now.says[1] == 'd'));
+}
+
+static void routes(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    static const struct {
+        const char *zesim, *more, *says; /* 0 to 1, 1 to 0: direct or staged */
+    } cases[] = {{"peer=push", NULL, "dd"},
+                 {"peer=none", NULL, "ss"},
+                 {"peer.0.1=none", NULL, "sd"},
+                 {"peer.1.0=none,peer.2.1=none", "memory.batch=5", "ds"},
+                 {"peer=ok", "transfer.mode=staged", "ss"}};
+    now.model = DEMO;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char config[128];
+        snprintf(config, sizeof config, "devices=3," SMALL ",%s", cases[i].zesim);
+        now.more = cases[i].more;
+        now.says = cases[i].says;
+        zesim_run(config, routes_of);
+    }
+}
+
+static void refused_by(const char *use, const char *more, stator_status status, const char *text) {
+    const char *sets[] = {use, "devices.split=tensor", more};
+    stator_options o = {.size = sizeof o, .config = DEMO, .set = sets, .n_set = 3};
+    stator *s = NULL;
+    stator_error e = {0};
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_start(s, &e);
+    if (st != status || strstr(e.text, text) == NULL)
+        fprintf(stderr, "%s: %d, %s\n", use, (int)st, e.text);
+    CHECK(st == status && strstr(e.text, text) != NULL);
+    stator_close(s);
+}
+
+static void refused_of(void) {
+    refused_by("devices.use=\"level_zero:0, cpu:0\"", "memory.batch=8", STATOR_USAGE, "of two kinds");
+    refused_by(TWO, "memory.on_oom=spill", STATOR_USAGE, "memory.on_oom");
+    refused_by(TWO, "transfer.mode=direct", STATOR_DEVICE, "level_zero:0 to level_zero:1 can't go directly");
+}
+
+static void refused(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    zesim_run("devices=2,peer=none," SMALL, refused_of);
+}
+
+static void converse(void) {
+    static const char *const plain[] = {"devices.use=cpu:0",  "server.prefix_cache=false",
+                                        "memory.context=256", "memory.batch=64",
+                                        "cpu.threads=2",      NULL};
+    const char *sets[] = {now.use,
+                          "devices.split=tensor",
+                          now.more,
+                          "memory.batch=40",
+                          "memory.context=256",
+                          "memory.sequences=3",
+                          "cpu.threads=2",
+                          "server.checkpoints=5",
+                          "devices.deadline=3600",
+                          "memory.driver_reserve=1MiB",
+                          NULL};
+    struct prefix_play p;
+    CHECK(prefix_play(now.use, now.model, sets, plain, 4, &p) > 0);
+    CHECK(zesim_counter("violations") == 0);
+}
+
+/* Random requests that begin alike, some cancelled, several at a time; with checkpoints of states, guesses.
+ */
+static void conversations(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    char path[GGUF_WRITER_PATH];
+    struct hybrid_model m = hybrid_model_usual();
+    m.interval = 2;
+    struct gguf_writer w = gguf_writer_new();
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    prefix_play_texts = 2;
+    now.model = DEMO;
+    now.use = TWO;
+    now.more = "speculation.mode=ngram";
+    zesim_run("devices=2," SMALL, converse);
+    now.model = gguf_writer_memory_path(&w, path);
+    now.use = THREE;
+    now.more = "speculation.mode=off";
+    zesim_run("devices=3,peer.0.1=none," SMALL, converse);
+    gguf_writer_free(&w);
+}
+
+/* A request of which a step does not end: it fails with the device's error, and the engine closes. */
+static void faulty(void) {
+    const char *sets[] = {TWO,
+                          "devices.split=tensor",
+                          "memory.batch=16",
+                          "memory.context=128",
+                          "cpu.threads=2",
+                          now.more,
+                          "memory.driver_reserve=1MiB",
+                          NULL};
+    stator *s = harness_start(DEMO, sets);
+    make_ids(256);
+    stator_request q = {.size = sizeof q, .tokens = ids, .n_tokens = 40, .max_new = 8, .ignore_eos = 1};
+    stator_error e = {0};
+    uint64_t id = 0;
+    CHECK(stator_submit(s, &q, &id, &e) == STATOR_OK);
+    for (bool done = false; !done;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        CHECK(stator_poll(s, UINT64_MAX, &ev, &have, &e) == STATOR_OK);
+        done = have && ev.kind == STATOR_EVENT_DONE;
+        if (done && (ev.reason != STATOR_REASON_FAILED || ev.status != STATOR_DEVICE ||
+                     strstr(ev.text, now.says) == NULL))
+            fprintf(stderr, "%d %d: %s\n", (int)ev.reason, (int)ev.status, ev.text);
+        CHECK(!done || (ev.reason == STATOR_REASON_FAILED && ev.status == STATOR_DEVICE &&
+                        strstr(ev.text, now.says) != NULL));
+    }
+    stator_close(s);
+}
+
+static void faults(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    static const struct {
+        const char *fault, *deadline, *says;
+    } cases[] = {{"exec.kernel@30:lost", "devices.deadline=3600", "lost"},
+                 {"exec.kernel@200:lost", "devices.deadline=3600", "lost"},
+                 {"exec.kernel@30:mark:began,fault=zeCommandQueueExecuteCommandLists@began/1:hang",
+                  "devices.deadline=3", "hang"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char config[160];
+        snprintf(config, sizeof config, "devices=2," SMALL ",fault=%s", cases[i].fault);
+        now.more = cases[i].deadline;
+        now.says = cases[i].says;
+        zesim_run(config, faulty);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(architectures), cmocka_unit_test(chunks),
+                                       cmocka_unit_test(routes),        cmocka_unit_test(refused),
+                                       cmocka_unit_test(conversations), cmocka_unit_test(faults)};
+    cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
