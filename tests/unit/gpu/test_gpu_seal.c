@@ -2,6 +2,7 @@
  * inside the driver; here the software driver. What a driver allocates for itself is its own affair (zesim
  * takes a few bytes for every submit; that the test sees them shows that it works). */
 #include "engine/engine.h"
+#include "experts_model.h"
 #undef CHECK /* the children have one of their own */
 #include "zesim.h"
 #ifndef ZESIM_ABSENT
@@ -10,12 +11,14 @@
 #define SMALL "slices=1,subslices=1,eus=8,threads=8"
 #define STEPS 10
 
+static const char *model = "configs/demo.gguf";
+
 static stator *start(const char *use, const char *more) {
     char devices[96];
     snprintf(devices, sizeof devices, "devices.use=\"%s\"", use);
     const char *sets[] = {devices,         "memory.context=128",         "memory.batch=8",
                           "cpu.threads=2", "memory.driver_reserve=1MiB", more};
-    stator_options o = {.size = sizeof o, .config = "configs/demo.gguf", .set = sets, .n_set = 6};
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 6};
     stator *s = NULL;
     stator_error e;
     stator_status st = stator_open(&o, &s, &e);
@@ -93,6 +96,11 @@ static void mixed(void) {
     quiet("cpu:0, level_zero:0", "memory.on_oom=fail", false);
 }
 
+/* The processors compute the experts of two GPUs, as one team. */
+static void helped(void) {
+    quiet("level_zero:0, level_zero:1", "memory.experts=host", true);
+}
+
 static void test_nothing_of_ours(void **state) {
     (void)state;
     ZESIM_NEED();
@@ -102,6 +110,13 @@ static void test_nothing_of_ours(void **state) {
     zesim_run("devices=2," SMALL, two_gpus);
     zesim_run("devices=2,peer=none," SMALL, two_gpus);
     zesim_run("devices=1," SMALL, mixed);
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    experts_model_write(&w, experts_model_small());
+    assert_true(gguf_writer_finish(&w));
+    model = gguf_writer_memory_path(&w, path);
+    zesim_run("devices=2," SMALL, helped);
+    gguf_writer_free(&w);
 }
 
 int main(void) {
