@@ -9,7 +9,7 @@
 #include "kernels/shared/opencl.h"
 
 /* An address; arena LAUNCH_OF_PEER: of what device `slice` of the group has given for the op's exchange. */
-#define LAUNCH_OF_PEER DEVICE_ARENAS
+#define LAUNCH_OF_PEER (DEVICE_PINNED + 1)
 struct launch_at {
     enum device_arena arena;
     uint32_t slice;
