@@ -36,7 +36,9 @@ struct sim_device {
     uint8_t *pinned;
     struct sim_device *next;
     uint32_t index;
-    uint64_t bytes;          /* of slices */
+    uint32_t stage; /* whose values it has: in a tensor split all devices have those of the first, which is
+                       alone */
+    uint64_t bytes; /* of slices */
     uint8_t *kv[SIM_SLICES]; /* of the caches; a block's cells are at the begin of its first unit */
     uint32_t submits, steps, bodies, tails;
     bool lost;
@@ -115,7 +117,7 @@ static void sim_fill(struct sim_device *f, const struct step_header *h) {
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct step_fill *fill =
             (const struct step_fill *)(const void *)((const uint8_t *)h + h->cache[c].at_fill);
-        for (uint32_t i = 0; i < h->cache[c].n_fill && sim.shape.cache[c].on[f->index]; i++) {
+        for (uint32_t i = 0; i < h->cache[c].n_fill && sim.shape.cache[c].on[f->stage]; i++) {
             for (uint32_t k = 0; k < h->cache[c].n_fill; k++)
                 if (fill[k].from == fill[i].block || (k != i && fill[k].block == fill[i].block))
                     sim_fail("device %u, cache %u: block %u is set twice, or set and copied", f->index, c,
@@ -162,7 +164,7 @@ static bool sim_is_clean(const struct sim_look *l, const struct sim_text *t, uin
     if (cell->row == 0 || (cell->guessed && cell->id == id))
         return true;
     for (uint32_t q = p % round; q <= p && q < t->n_known; q += round)
-        if (cell->row == sim_row(t->v[l->f->index][q], l->cache))
+        if (cell->row == sim_row(t->v[l->f->stage][q], l->cache))
             return true; /* its own, of this round or one before */
     return false;
 }
@@ -172,7 +174,7 @@ static void sim_begin_chunk(const struct sim_device *f, const struct step_header
                             const struct step_chunk *k, const struct sim_text *t, uint64_t id) {
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct sim_look l = sim_look(f, h, c, k->slot);
-        if (!sim.shape.cache[c].on[f->index])
+        if (!sim.shape.cache[c].on[f->stage])
             continue;
         if (sim.shape.cache[c].kind == GRAPH_STATE) {
             if (k->position == 0 && sim_cell(&l, 0)->row != 0)
@@ -210,11 +212,11 @@ static void sim_blame(const struct sim_device *f, const struct step_header *h, c
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct sim_look l = sim_look(f, h, c, k->slot);
         const bool ring = sim.shape.cache[c].kind == GRAPH_RING;
-        if (!sim.shape.cache[c].on[f->index] || sim.shape.cache[c].kind == GRAPH_STATE)
+        if (!sim.shape.cache[c].on[f->stage] || sim.shape.cache[c].kind == GRAPH_STATE)
             continue;
         for (uint32_t q = ring && p + 1 > sim.shape.cache[c].window ? p + 1 - sim.shape.cache[c].window : 0;
              q < p; q++)
-            if (sim_cell(&l, q)->row != sim_row(t->v[f->index][q], c))
+            if (sim_cell(&l, q)->row != sim_row(t->v[f->stage][q], c))
                 sim_fail("device %u, cache %u: request %llu at position %u reads block %u for position %u, "
                          "which holds %s",
                          f->index, c, (unsigned long long)id, p, sim_block_at(&l, q), q,
@@ -233,25 +235,25 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
     const int32_t *tokens = (const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens);
     uint64_t state[GRAPH_MAX_CACHES] = {0};
     for (uint32_t c = 0; c < h->n_caches; c++)
-        if (sim.shape.cache[c].kind == GRAPH_STATE && sim.shape.cache[c].on[f->index])
+        if (sim.shape.cache[c].kind == GRAPH_STATE && sim.shape.cache[c].on[f->stage])
             state[c] = sim_block(f, c, sim_look(f, h, c, k->slot).table[0])->row;
     for (uint32_t i = 0; i < k->n; i++) {
         const uint32_t p = k->position + i, at = k->first + i;
         const bool guessed = i >= k->n - k->tested;
-        uint64_t v = f->index == 0 ? sim_mix((uint32_t)tokens[at], p) : f->carry[slot][at];
+        uint64_t v = f->stage == 0 ? sim_mix((uint32_t)tokens[at], p) : f->carry[slot][at];
         if (!guessed && (p >= t->n || tokens[at] != t->tokens[p]))
             sim_fail("device %u: request %llu has token %d at position %u, %d is expected", f->index,
                      (unsigned long long)id, tokens[at], p, p < t->n ? t->tokens[p] : -1);
         for (uint32_t c = 0; c < h->n_caches; c++) {
             const struct sim_look l = sim_look(f, h, c, k->slot);
-            if (sim.shape.cache[c].on[f->index])
+            if (sim.shape.cache[c].on[f->stage])
                 v = sim_mix(v, sim_look_at(&l, p, state[c]));
         }
-        if (!guessed && v != t->v[f->index][p])
+        if (!guessed && v != t->v[f->stage][p])
             sim_blame(f, h, k, t, id, p);
         for (uint32_t c = 0; c < h->n_caches; c++) {
             const struct sim_look l = sim_look(f, h, c, k->slot);
-            if (!sim.shape.cache[c].on[f->index])
+            if (!sim.shape.cache[c].on[f->stage])
                 continue;
             if (sim.shape.cache[c].kind != GRAPH_STATE)
                 *sim_cell(&l, p) = (struct sim_cell){.row = sim_row(v, c), .id = id, .guessed = guessed};
@@ -566,6 +568,7 @@ stator_status device_open(const struct device_choice *c, const struct device_mod
     f->model = *m;
     f->facts = c->facts;
     f->index = c->where[0];
+    f->stage = m->graph->want.share.count > 0 ? 0 : f->index;
     device_pinned_lay_out(&f->facts, m, &f->at);
     sim.devices[f->index] = f;
     *out = &f->device;

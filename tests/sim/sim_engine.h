@@ -72,6 +72,7 @@ static void sim_choose(char sets[12][64], const char *list[13]) {
              devices == 1   ? "sim:0"
              : devices == 2 ? "sim:0,sim:1"
                             : "sim:0,sim:1,sim:2");
+    snprintf(sets[n++], 64, "devices.split=%s", devices > 1 && sim_below(4) == 0 ? "tensor" : "auto");
     snprintf(sets[n++], 64, "memory.batch=%u", SIM_PICK(batches));
     snprintf(sets[n++], 64, "memory.context=%u", SIM_PICK(contexts));
     snprintf(sets[n++], 64, "memory.sequences=%u", 1 + (uint32_t)sim_below(6));
@@ -120,7 +121,7 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     phase_advance(&s->phase, PHASE_SEALED);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
     atomic_store(&s->front.started, 1);
-    sim.shape = (struct sim_shape){.n_devices = s->planning.n_devices,
+    sim.shape = (struct sim_shape){.n_devices = planning_stages(&s->planning),
                                    .n_caches = s->planning.devices[0].graph.n_caches,
                                    .vocab = s->planning.shape->vocab,
                                    .context = s->planning.want.context};

@@ -52,7 +52,7 @@ static inline int32_t sim_argmax(const float *logits, uint32_t vocab) {
 
 /* Of the model that a run has. */
 struct sim_shape {
-    uint32_t n_devices, n_caches, vocab, context;
+    uint32_t n_devices, n_caches, vocab, context; /* n_devices: 1 in a tensor split */
     struct {
         enum graph_cache_kind kind;
         uint32_t window;
