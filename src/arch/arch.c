@@ -54,9 +54,9 @@ static stator_status unknown(const struct gguf *g, struct gguf_text name, stator
 stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e) {
     struct gguf_text name;
     memset(s, 0, sizeof *s);
-    stator_status rc = gguf_read_text(g, "general.architecture", &name, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = gguf_read_text(g, "general.architecture", &name, e);
+    if (st != STATOR_OK)
+        return st;
     for (uint32_t i = 0; arch_list[i] != NULL && s->arch == NULL; i++)
         if (gguf_text_is(name, arch_list[i]->name))
             s->arch = arch_list[i];
@@ -64,14 +64,14 @@ stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e) 
     if (s->arch_unknown)
         return unknown(g, name, e);
     snprintf(s->arch_name, sizeof s->arch_name, "%s", s->arch->name);
-    rc = shape_read_name(g, s, e);
-    if (rc == STATOR_OK)
-        rc = s->arch->read(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_pooling(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_tensors(g, &s->arch->tensors, s, e);
-    return rc == STATOR_OK && s->arch->check != NULL ? s->arch->check(g, s, e) : rc;
+    st = shape_read_name(g, s, e);
+    if (st == STATOR_OK)
+        st = s->arch->read(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_pooling(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_tensors(g, &s->arch->tensors, s, e);
+    return st == STATOR_OK && s->arch->check != NULL ? s->arch->check(g, s, e) : st;
 }
 
 void arch_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts) {

@@ -18,18 +18,18 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     uint32_t window = 0;
     float scale = 0;
     s->layer_norm = true;
-    stator_status rc = shape_read_dense(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_window(g, s, false, PATTERN, e);
-    if (rc == STATOR_OK)
-        rc = gguf_read_f32(g, key, &scale, e);
-    if (rc == STATOR_OK && scale != 0 && !(scale >= LEAST && scale <= MOST))
-        rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none), or %g to %g", key, (double)scale,
+    stator_status st = shape_read_dense(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
+    if (st == STATOR_OK)
+        st = shape_read_window(g, s, false, PATTERN, e);
+    if (st == STATOR_OK)
+        st = gguf_read_f32(g, key, &scale, e);
+    if (st == STATOR_OK && scale != 0 && !(scale >= LEAST && scale <= MOST))
+        st = gguf_error(g, e, "key '%s' is %g, expected 0 (none), or %g to %g", key, (double)scale,
                         (double)LEAST, (double)MOST);
     s->logit_scale = scale != 0 ? 1 / scale : 0;
-    return rc;
+    return st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

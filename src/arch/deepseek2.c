@@ -30,23 +30,23 @@ static bool has_choice_bias(const struct gguf *g) {
 
 static stator_status refuse_growth(const struct gguf *g, stator_error *e) {
     float growth = 0;
-    stator_status rc = gguf_read_f32_or(g, "deepseek2.attention.temperature_scale", 0, &growth, e);
-    if (rc == STATOR_OK && growth != 0)
-        rc = gguf_error(
+    stator_status st = gguf_read_f32_or(g, "deepseek2.attention.temperature_scale", 0, &growth, e);
+    if (st == STATOR_OK && growth != 0)
+        st = gguf_error(
             g, e,
             "key 'deepseek2.attention.temperature_scale' is %g: latent attention whose queries grow with "
             "the position is not supported",
             (double)growth);
-    return rc;
+    return st;
 }
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->latent = s->rope_multiplied = s->experts.may_group = true;
     s->experts.sigmoid = has_choice_bias(g);
-    stator_status rc = shape_read_experts(g, s, e);
-    if (rc == STATOR_OK)
-        rc = refuse_growth(g, e);
-    return rc == STATOR_OK ? shape_read_nextn(g, s, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    if (st == STATOR_OK)
+        st = refuse_growth(g, e);
+    return st == STATOR_OK ? shape_read_nextn(g, s, e) : st;
 }
 
 /* Heads of q are quantised in one row, so each must begin at a group. */

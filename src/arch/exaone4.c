@@ -18,22 +18,22 @@ static const struct shape_place layer[] = {
 static const struct shape_place global[] = {PARTS_ENDS, PARTS_ROPE_FREQS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = parts_read_neox(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_nextn(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_window(g, s, true, PATTERN, e);
-    if (rc == STATOR_OK && s->n_layers == LAYERS_OF_WINDOWS &&
+    stator_status st = parts_read_neox(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_nextn(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_window(g, s, true, PATTERN, e);
+    if (st == STATOR_OK && s->n_layers == LAYERS_OF_WINDOWS &&
         !gguf_find(g, "exaone4.attention.sliding_window", NULL)) {
         s->window = WINDOW;
         for (uint32_t i = 0; i < s->n_layers; i++)
             s->windowed[i] = (i + 1) % PATTERN != 0;
     }
-    if (rc == STATOR_OK && s->window > 0) { /* layers that rotate have windows */
-        rc = shape_read_local_base(g, s, s->rope_base, e);
+    if (st == STATOR_OK && s->window > 0) { /* layers that rotate have windows */
+        st = shape_read_local_base(g, s, s->rope_base, e);
         s->rope_base = s->rope_local_base;
     }
-    return rc;
+    return st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

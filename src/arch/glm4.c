@@ -9,10 +9,10 @@ static const struct shape_place global[] = {PARTS_ENDS};
 /* Models that see have rotations of three kinds, whose pairs lie elsewhere. */
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     static const char key[] = "glm4.rope.dimension_sections";
-    stator_status rc = shape_read_dense(g, s, e);
-    if (rc == STATOR_OK && gguf_find(g, key, NULL))
-        rc = gguf_error(g, e, "key '%s' is there: only models without it (text alone) are supported", key);
-    return rc;
+    stator_status st = shape_read_dense(g, s, e);
+    if (st == STATOR_OK && gguf_find(g, key, NULL))
+        st = gguf_error(g, e, "key '%s' is there: only models without it (text alone) are supported", key);
+    return st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

@@ -19,8 +19,8 @@ static const struct shape_place global[] = {PARTS_ENDS};
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->experts.sigmoid = true;
     s->rope_neox = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    return rc == STATOR_OK ? shape_read_nextn(g, s, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    return st == STATOR_OK ? shape_read_nextn(g, s, e) : st;
 }
 
 const struct arch arch_glm4moe = {.name = "glm4moe",

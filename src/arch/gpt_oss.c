@@ -21,10 +21,10 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     s->experts.limit = 7;
     s->rope_neox = true;
     s->rope_exact_bounds = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    if (rc == STATOR_OK && s->experts.count == 0)
-        rc = gguf_error(g, e, "key 'gpt-oss.expert_count' is 0 or missing: the architecture has experts");
-    return rc == STATOR_OK ? shape_read_window(g, s, false, 2, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    if (st == STATOR_OK && s->experts.count == 0)
+        st = gguf_error(g, e, "key 'gpt-oss.expert_count' is 0 or missing: the architecture has experts");
+    return st == STATOR_OK ? shape_read_window(g, s, false, 2, e) : st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

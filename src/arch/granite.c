@@ -24,29 +24,29 @@ static stator_status read_scale(const struct gguf *g, const struct shape *s, con
                                 stator_error *e) {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->arch_name, name);
-    stator_status rc = gguf_read_f32_or(g, key, 0, v, e);
-    if (rc == STATOR_OK && *v != 0 && !(*v >= LEAST && *v <= MOST))
-        rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none), or %g to %g", key, (double)*v,
+    stator_status st = gguf_read_f32_or(g, key, 0, v, e);
+    if (st == STATOR_OK && *v != 0 && !(*v >= LEAST && *v <= MOST))
+        st = gguf_error(g, e, "key '%s' is %g, expected 0 (none), or %g to %g", key, (double)*v,
                         (double)LEAST, (double)MOST);
-    return rc;
+    return st;
 }
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     bool rope = true;
     char key[96];
     s->experts.norm = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    if (rc == STATOR_OK)
-        rc = read_scale(g, s, "embedding_scale", &s->embed_scale, e);
-    if (rc == STATOR_OK)
-        rc = read_scale(g, s, "residual_scale", &s->residual_scale, e);
-    if (rc == STATOR_OK)
-        rc = read_scale(g, s, "logit_scale", &s->logit_scale, e);
+    stator_status st = shape_read_experts(g, s, e);
+    if (st == STATOR_OK)
+        st = read_scale(g, s, "embedding_scale", &s->embed_scale, e);
+    if (st == STATOR_OK)
+        st = read_scale(g, s, "residual_scale", &s->residual_scale, e);
+    if (st == STATOR_OK)
+        st = read_scale(g, s, "logit_scale", &s->logit_scale, e);
     snprintf(key, sizeof key, "%s.rope.scaling.finetuned", s->arch_name);
-    if (rc == STATOR_OK)
-        rc = gguf_read_bool_or(g, key, true, &rope, e);
+    if (st == STATOR_OK)
+        st = gguf_read_bool_or(g, key, true, &rope, e);
     s->no_rope = !rope;
-    return rc;
+    return st;
 }
 
 /* Layers of Mamba-2 in the place of most attention. */
@@ -67,8 +67,8 @@ static const struct shape_place hybrid_global[] = {PARTS_ENDS};
 
 static stator_status read_hybrid(const struct gguf *g, struct shape *s, stator_error *e) {
     s->attention_optional = s->delta.ssd = true;
-    stator_status rc = read(g, s, e);
-    return rc == STATOR_OK ? shape_read_delta(g, s, e) : rc;
+    stator_status st = read(g, s, e);
+    return st == STATOR_OK ? shape_read_delta(g, s, e) : st;
 }
 
 static void build_hybrid(struct graph *g, const struct shape *s) {

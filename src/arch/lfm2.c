@@ -23,21 +23,21 @@ static const struct shape_place global[] = {
 };
 
 static stator_status read_layers(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = shape_read_u32(g, s, "shortconv.l_cache", 1, MAX_TAPS, &s->conv_taps, e);
-    return rc == STATOR_OK ? shape_read_window(g, s, true, 0, e) : rc;
+    stator_status st = shape_read_u32(g, s, "shortconv.l_cache", 1, MAX_TAPS, &s->conv_taps, e);
+    return st == STATOR_OK ? shape_read_window(g, s, true, 0, e) : st;
 }
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->attention_optional = s->rope_neox = true;
-    stator_status rc = shape_read_dense(g, s, e);
-    return rc == STATOR_OK ? read_layers(g, s, e) : rc;
+    stator_status st = shape_read_dense(g, s, e);
+    return st == STATOR_OK ? read_layers(g, s, e) : st;
 }
 
 static stator_status read_experts(const struct gguf *g, struct shape *s, stator_error *e) {
     s->attention_optional = s->rope_neox = true;
     s->experts.sigmoid = s->experts.norm = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    return rc == STATOR_OK ? read_layers(g, s, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    return st == STATOR_OK ? read_layers(g, s, e) : st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

@@ -13,9 +13,9 @@ static const struct shape_place global[] = {PARTS_ENDS, PARTS_ROPE_FREQS, PARTS_
 static stator_status read_growth(const struct gguf *g, struct shape *s, stator_error *e) {
     static const char key[] = "mistral3.attention.temperature_scale";
     enum { MOST = 100 };
-    stator_status rc = gguf_read_f32_or(g, key, 0, &s->query_growth, e);
-    if (rc != STATOR_OK || s->query_growth == 0)
-        return rc;
+    stator_status st = gguf_read_f32_or(g, key, 0, &s->query_growth, e);
+    if (st != STATOR_OK || s->query_growth == 0)
+        return st;
     if (!(s->query_growth > 0 && s->query_growth <= MOST))
         return gguf_error(g, e, "key '%s' is %g, expected 0 (none) to %d", key, (double)s->query_growth,
                           MOST);
@@ -35,8 +35,8 @@ static stator_status read_growth(const struct gguf *g, struct shape *s, stator_e
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->experts.norm = true;
     s->rope_multiplied = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    return rc == STATOR_OK ? read_growth(g, s, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    return st == STATOR_OK ? read_growth(g, s, e) : st;
 }
 
 const struct arch arch_mistral3 = {.name = "mistral3",

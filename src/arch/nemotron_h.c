@@ -54,14 +54,14 @@ static stator_status check_parts(const struct gguf *g, const struct shape *s, st
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->attention_optional = s->delta.ssd = s->ff_by_layer = s->one_part = s->no_rope = true;
     s->experts.sigmoid = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_nextn(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_delta(g, s, e);
-    if (rc == STATOR_OK && s->experts.count > 0)
-        rc = shape_read_u32_or(g, s, "moe_latent_size", 0, MAX_LATENT, 0, &s->experts.latent, e);
-    return rc == STATOR_OK ? check_parts(g, s, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_nextn(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_delta(g, s, e);
+    if (st == STATOR_OK && s->experts.count > 0)
+        st = shape_read_u32_or(g, s, "moe_latent_size", 0, MAX_LATENT, 0, &s->experts.latent, e);
+    return st == STATOR_OK ? check_parts(g, s, e) : st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

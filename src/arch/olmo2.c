@@ -17,10 +17,10 @@ static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->rope_attn_factor_whole = true;
-    stator_status rc = parts_read_neox(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_window(g, s, true, 4, e);
-    return rc == STATOR_OK ? shape_read_local_base(g, s, s->rope_base, e) : rc;
+    stator_status st = parts_read_neox(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_window(g, s, true, 4, e);
+    return st == STATOR_OK ? shape_read_local_base(g, s, s->rope_base, e) : st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

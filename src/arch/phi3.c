@@ -14,8 +14,8 @@ static const struct shape_place global[] = {
 
 /* A window of 0 tells Phi-4 from Phi-3: it has none. */
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = parts_read_neox(g, s, e);
-    return rc == STATOR_OK ? shape_read_window(g, s, true, 0, e) : rc;
+    stator_status st = parts_read_neox(g, s, e);
+    return st == STATOR_OK ? shape_read_window(g, s, true, 0, e) : st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

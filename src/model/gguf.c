@@ -181,30 +181,30 @@ static bool ends_with(const char *path, const char *suffix) {
 static stator_status count_shards(const struct gguf_file *f, uint32_t *count, stator_error *e) {
     uint64_t n = 1, no = 0;
     char suffix[SUFFIX_TEXT], first[SUFFIX_TEXT];
-    stator_status rc = STATOR_OK;
+    stator_status st = STATOR_OK;
     *count = 1;
     if (f->have[GGUF_FILE_SPLIT_COUNT])
-        rc = gguf_file_known_u64(f, GGUF_FILE_SPLIT_COUNT, 0, MAX_SHARDS, &n, e);
-    if (rc == STATOR_OK && n > 1)
-        rc = gguf_file_known_u64(f, GGUF_FILE_SPLIT_NO, 0, n - 1, &no, e);
-    if (rc == STATOR_OK && n > 1) {
+        st = gguf_file_known_u64(f, GGUF_FILE_SPLIT_COUNT, 0, MAX_SHARDS, &n, e);
+    if (st == STATOR_OK && n > 1)
+        st = gguf_file_known_u64(f, GGUF_FILE_SPLIT_NO, 0, n - 1, &no, e);
+    if (st == STATOR_OK && n > 1) {
         shard_suffix(suffix, no, n);
         shard_suffix(first, 0, n);
         if (no != 0)
-            rc = error_set(e, STATOR_BAD_MODEL,
+            st = error_set(e, STATOR_BAD_MODEL,
                            "this is file %" PRIu64 " of the %" PRIu64
                            " of a split model: name the first one (it ends in %s)",
                            no + 1, n, first);
         else if (!ends_with(f->path, suffix))
-            rc = error_set(e, STATOR_BAD_MODEL,
+            st = error_set(e, STATOR_BAD_MODEL,
                            "this is the first of the %" PRIu64
                            " files of a split model, so its name must end in %s",
                            n, first);
         *count = (uint32_t)n;
     }
-    if (rc != STATOR_OK)
+    if (st != STATOR_OK)
         gguf_file_prefix(e, f->path);
-    return rc;
+    return st;
 }
 
 /* The struct, its files and their paths. The first file is taken over from *first. */
@@ -220,9 +220,9 @@ static stator_status make_gguf(struct gguf_file *first, uint32_t n_files, struct
         char *paths = carve_take(&c, n_files, path_bytes);
         if (pass == 0) {
             bytes = c.used;
-            stator_status rc = pages_map(bytes, "model directory", &memory, e);
-            if (rc != STATOR_OK)
-                return rc;
+            stator_status st = pages_map(bytes, "model directory", &memory, e);
+            if (st != STATOR_OK)
+                return st;
             continue;
         }
         *g = (struct gguf){.bytes = bytes, .files = files, .n_files = n_files};
@@ -248,43 +248,43 @@ static stator_status make_gguf(struct gguf_file *first, uint32_t n_files, struct
 static stator_status open_shard(struct gguf *g, uint32_t i, stator_error *e) {
     struct gguf_file *f = &g->files[i];
     const char *path = f->path;
-    stator_status rc = gguf_file_open(f, path, i, e);
-    if (rc == STATOR_USAGE) { /* the user named another file, which is there: the model is incomplete */
+    stator_status st = gguf_file_open(f, path, i, e);
+    if (st == STATOR_USAGE) { /* the user named another file, which is there: the model is incomplete */
         error_prefix(e, "file %" PRIu32 " of the %" PRIu32 " of this split model", i + 1, g->n_files);
         if (e != NULL)
             e->code = STATOR_BAD_MODEL;
         return STATOR_BAD_MODEL;
     }
-    if (rc == STATOR_OK)
-        rc = gguf_file_parse(f, NULL, NULL, e);
-    if (rc != STATOR_OK)
-        return rc;
+    if (st == STATOR_OK)
+        st = gguf_file_parse(f, NULL, NULL, e);
+    if (st != STATOR_OK)
+        return st;
     uint64_t no = 0, count = 0;
-    rc = gguf_file_known_u64(f, GGUF_FILE_SPLIT_NO, i, i, &no, e);
-    if (rc == STATOR_OK)
-        rc = gguf_file_known_u64(f, GGUF_FILE_SPLIT_COUNT, g->n_files, g->n_files, &count, e);
-    if (rc != STATOR_OK)
+    st = gguf_file_known_u64(f, GGUF_FILE_SPLIT_NO, i, i, &no, e);
+    if (st == STATOR_OK)
+        st = gguf_file_known_u64(f, GGUF_FILE_SPLIT_COUNT, g->n_files, g->n_files, &count, e);
+    if (st != STATOR_OK)
         gguf_file_prefix(e, path);
-    return rc;
+    return st;
 }
 
 static stator_status check_total(const struct gguf *g, stator_error *e) {
     uint64_t said = 0;
-    stator_status rc = STATOR_OK;
+    stator_status st = STATOR_OK;
     if (g->n_tensors > GGUF_FILE_MAX_TENSORS)
-        rc = error_set(e, STATOR_BAD_MODEL, "%" PRIu64 " tensors: at most %u are supported", g->n_tensors,
+        st = error_set(e, STATOR_BAD_MODEL, "%" PRIu64 " tensors: at most %u are supported", g->n_tensors,
                        GGUF_FILE_MAX_TENSORS);
     else if (g->n_files > 1) {
-        rc = gguf_file_known_u64(&g->files[0], GGUF_FILE_SPLIT_TENSORS, 0, UINT64_MAX, &said, e);
-        if (rc == STATOR_OK && said != g->n_tensors)
-            rc = error_set(e, STATOR_BAD_MODEL,
+        st = gguf_file_known_u64(&g->files[0], GGUF_FILE_SPLIT_TENSORS, 0, UINT64_MAX, &said, e);
+        if (st == STATOR_OK && said != g->n_tensors)
+            st = error_set(e, STATOR_BAD_MODEL,
                            "key 'split.tensors.count' is %" PRIu64 ", but the %" PRIu32 " files hold %" PRIu64
                            " tensors",
                            said, g->n_files, g->n_tensors);
     }
-    if (rc != STATOR_OK)
+    if (st != STATOR_OK)
         gguf_file_prefix(e, g->files[0].path);
-    return rc;
+    return st;
 }
 
 /* The second pass: counts are known and true by now, so the index gets its memory and its contents. */
@@ -295,10 +295,10 @@ static stator_status make_index(struct gguf *g, stator_error *e) {
         g->n_tensors += g->files[i].n_tensors;
     }
     g->n_keys = g->files[0].n_keys;
-    stator_status rc = check_total(g, e);
+    stator_status st = check_total(g, e);
     struct gguf_entry *other = NULL; /* the keys of one of the other files, only to check them */
     uint32_t *other_order = NULL;
-    for (int pass = 0; pass < 2 && rc == STATOR_OK; pass++) {
+    for (int pass = 0; pass < 2 && st == STATOR_OK; pass++) {
         struct carve c = pass == 0 ? carve_count() : carve_in(g->index, g->index_bytes);
         g->keys = carve_take(&c, g->n_keys, sizeof *g->keys);
         g->key_order = carve_take(&c, g->n_keys, sizeof *g->key_order);
@@ -308,22 +308,22 @@ static stator_status make_index(struct gguf *g, stator_error *e) {
         other_order = carve_take(&c, g->n_files > 1 ? most_keys : 0, sizeof *other_order);
         if (pass == 0) {
             g->index_bytes = ARITH_MAX(c.used, 1);
-            rc = pages_map(g->index_bytes, "model directory", &g->index, e);
+            st = pages_map(g->index_bytes, "model directory", &g->index, e);
         }
     }
     struct gguf_tensor *tensors = g->tensors;
-    for (uint32_t i = 0; i < g->n_files && rc == STATOR_OK; i++) {
+    for (uint32_t i = 0; i < g->n_files && st == STATOR_OK; i++) {
         struct gguf_file *f = &g->files[i];
-        rc = gguf_file_parse(f, i == 0 ? g->keys : other, tensors, e);
-        if (rc == STATOR_OK)
-            rc = order_keys(f, i == 0 ? g->keys : other, i == 0 ? g->key_order : other_order, e);
+        st = gguf_file_parse(f, i == 0 ? g->keys : other, tensors, e);
+        if (st == STATOR_OK)
+            st = order_keys(f, i == 0 ? g->keys : other, i == 0 ? g->key_order : other_order, e);
         tensors += f->n_tensors;
     }
-    if (rc == STATOR_OK)
-        rc = order_tensors(g, e);
-    if (rc == STATOR_OK)
+    if (st == STATOR_OK)
+        st = order_tensors(g, e);
+    if (st == STATOR_OK)
         find_factors(g);
-    return rc;
+    return st;
 }
 
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e) {
@@ -331,22 +331,22 @@ stator_status gguf_open(const char *path, struct gguf **out, stator_error *e) {
     struct gguf *g = NULL;
     uint32_t n_files = 1;
     *out = NULL;
-    stator_status rc = gguf_file_open(&first, path, 0, e);
-    if (rc != STATOR_OK)
-        return rc;
-    rc = gguf_file_parse(&first, NULL, NULL, e);
-    if (rc == STATOR_OK)
-        rc = count_shards(&first, &n_files, e);
-    if (rc == STATOR_OK)
-        rc = make_gguf(&first, n_files, &g, e);
+    stator_status st = gguf_file_open(&first, path, 0, e);
+    if (st != STATOR_OK)
+        return st;
+    st = gguf_file_parse(&first, NULL, NULL, e);
+    if (st == STATOR_OK)
+        st = count_shards(&first, &n_files, e);
+    if (st == STATOR_OK)
+        st = make_gguf(&first, n_files, &g, e);
     gguf_file_close(&first); /* if it was not taken over */
-    for (uint32_t i = 1; i < n_files && rc == STATOR_OK; i++)
-        rc = open_shard(g, i, e);
-    if (rc == STATOR_OK)
-        rc = make_index(g, e);
-    if (rc != STATOR_OK) {
+    for (uint32_t i = 1; i < n_files && st == STATOR_OK; i++)
+        st = open_shard(g, i, e);
+    if (st == STATOR_OK)
+        st = make_index(g, e);
+    if (st != STATOR_OK) {
         gguf_close(g);
-        return rc;
+        return st;
     }
     *out = g;
     return STATOR_OK;
@@ -377,13 +377,13 @@ stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint6
                         void *out, stator_error *e) {
     const struct gguf_file *f = &g->files[t->shard];
     CHECK(t->shard < g->n_files && from <= t->bytes && n <= t->bytes - from);
-    stator_status rc = gguf_file_read(f, t->offset + from, n, out, e);
-    if (rc != STATOR_OK) {
+    stator_status st = gguf_file_read(f, t->offset + from, n, out, e);
+    if (st != STATOR_OK) {
         char shown[GGUF_SHOWN];
         error_prefix(e, "tensor '%s'", gguf_show(t->name, shown));
         gguf_file_prefix(e, f->path);
     }
-    return rc;
+    return st;
 }
 
 void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n) {
@@ -392,10 +392,10 @@ void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t fr
 }
 
 stator_status gguf_unchanged(const struct gguf *g, stator_error *e) {
-    stator_status rc = STATOR_OK;
-    for (uint32_t i = 0; i < g->n_files && rc == STATOR_OK; i++)
-        rc = gguf_file_unchanged(&g->files[i], e);
-    return rc;
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < g->n_files && st == STATOR_OK; i++)
+        st = gguf_file_unchanged(&g->files[i], e);
+    return st;
 }
 
 void gguf_identity(const struct gguf *g, uint32_t shard, uint64_t *bytes, uint64_t *changed_ns) {

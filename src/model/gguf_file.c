@@ -141,28 +141,28 @@ stator_status gguf_file_open(struct gguf_file *f, const char *path, uint32_t sha
         gguf_file_prefix(e, path);
         return code;
     }
-    struct stat st;
-    stator_status rc = STATOR_OK;
-    if (fstat(f->fd, &st) != 0)
-        rc = error_set(e, STATOR_FAILED, "%s", strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        rc = error_set(e, STATOR_USAGE, "%s, not a GGUF file",
-                       S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
-    else if (st.st_size == 0)
-        rc = error_set(e, STATOR_BAD_MODEL, "the file is empty");
-    if (rc == STATOR_OK) {
-        f->bytes = (uint64_t)st.st_size;
-        f->changed = st.st_mtim;
+    struct stat file;
+    stator_status st = STATOR_OK;
+    if (fstat(f->fd, &file) != 0)
+        st = error_set(e, STATOR_FAILED, "%s", strerror(errno));
+    else if (!S_ISREG(file.st_mode))
+        st = error_set(e, STATOR_USAGE, "%s, not a GGUF file",
+                       S_ISDIR(file.st_mode) ? "a directory" : "not a regular file");
+    else if (file.st_size == 0)
+        st = error_set(e, STATOR_BAD_MODEL, "the file is empty");
+    if (st == STATOR_OK) {
+        f->bytes = (uint64_t)file.st_size;
+        f->changed = file.st_mtim;
         f->mapped = ARITH_MIN(f->bytes, (uint64_t)GGUF_FILE_MAX_DIRECTORY);
         void *map = NULL;
-        rc = pages_map(f->mapped, "the model's directory", &map, e);
+        st = pages_map(f->mapped, "the model's directory", &map, e);
         f->map = map;
     }
-    if (rc != STATOR_OK) {
+    if (st != STATOR_OK) {
         gguf_file_close(f);
         gguf_file_prefix(e, path);
     }
-    return rc;
+    return st;
 }
 
 /* Gives back the memory that the directory does not need. */
@@ -175,20 +175,20 @@ static void trim(struct gguf_file *f) {
 }
 
 stator_status gguf_file_unchanged(const struct gguf_file *f, stator_error *e) {
-    struct stat st;
-    stator_status rc = STATOR_OK;
-    if (fstat(f->fd, &st) != 0)
-        rc = error_set(e, STATOR_FAILED, "%s", strerror(errno));
-    else if ((uint64_t)st.st_size != f->bytes)
-        rc = error_set(e, STATOR_BAD_MODEL,
+    struct stat file;
+    stator_status st = STATOR_OK;
+    if (fstat(f->fd, &file) != 0)
+        st = error_set(e, STATOR_FAILED, "%s", strerror(errno));
+    else if ((uint64_t)file.st_size != f->bytes)
+        st = error_set(e, STATOR_BAD_MODEL,
                        "the file has %" PRIu64 " bytes, but had %" PRIu64
                        " bytes when it was opened: it was changed while it was in use",
-                       (uint64_t)st.st_size, f->bytes);
-    else if (st.st_mtim.tv_sec != f->changed.tv_sec || st.st_mtim.tv_nsec != f->changed.tv_nsec)
-        rc = error_set(e, STATOR_BAD_MODEL, "the file was written to while it was in use: start again");
-    if (rc != STATOR_OK)
+                       (uint64_t)file.st_size, f->bytes);
+    else if (file.st_mtim.tv_sec != f->changed.tv_sec || file.st_mtim.tv_nsec != f->changed.tv_nsec)
+        st = error_set(e, STATOR_BAD_MODEL, "the file was written to while it was in use: start again");
+    if (st != STATOR_OK)
         gguf_file_prefix(e, f->path);
-    return rc;
+    return st;
 }
 
 void gguf_file_close(struct gguf_file *f) {
@@ -320,16 +320,16 @@ static stator_status parse_value(struct cursor *c, const char *key, struct gguf_
         return error_set(e, STATOR_BAD_MODEL, "key '%s': unknown value type %" PRIu32, key, kind);
     *v = (struct gguf_value){
         .kind = (enum gguf_kind)kind, .item = (enum gguf_kind)kind, .count = 1, .data = c->f->map + c->at};
-    stator_status rc = STATOR_OK;
+    stator_status st = STATOR_OK;
     if (kind == GGUF_ARRAY)
-        rc = parse_array(c, key, v, e);
+        st = parse_array(c, key, v, e);
     else if (kind == GGUF_STRING)
-        rc = parse_strings(c, key, v, e);
+        st = parse_strings(c, key, v, e);
     else if (take(c, kind_bytes[kind]) == NULL)
-        rc = truncated(c, text, e);
-    if (rc == STATOR_OK)
+        st = truncated(c, text, e);
+    if (st == STATOR_OK)
         v->bytes = (uint64_t)(c->f->map + c->at - v->data);
-    return rc;
+    return st;
 }
 
 static stator_status parse_keys(struct gguf_file *f, struct cursor *c, struct gguf_entry *keys,
@@ -339,11 +339,11 @@ static stator_status parse_keys(struct gguf_file *f, struct cursor *c, struct gg
     for (uint64_t i = 0; i < f->n_keys; i++) {
         struct gguf_entry entry = {0};
         snprintf(what, sizeof what, "key %" PRIu64 " of %" PRIu64, i + 1, f->n_keys);
-        stator_status rc = parse_name(c, MAX_KEY_NAME, what, &entry.name, e);
-        if (rc == STATOR_OK)
-            rc = parse_value(c, gguf_show(entry.name, shown), &entry.value, e);
-        if (rc != STATOR_OK)
-            return rc;
+        stator_status st = parse_name(c, MAX_KEY_NAME, what, &entry.name, e);
+        if (st == STATOR_OK)
+            st = parse_value(c, gguf_show(entry.name, shown), &entry.value, e);
+        if (st != STATOR_OK)
+            return st;
         for (int k = 0; k < GGUF_FILE_KNOWN; k++) {
             if (!gguf_text_is(entry.name, known_names[k]))
                 continue;
@@ -470,11 +470,11 @@ static stator_status parse_tensors(struct gguf_file *f, struct cursor *c, struct
     for (uint64_t i = 0; i < f->n_tensors; i++) {
         struct gguf_tensor t = {.shard = f->shard};
         snprintf(what, sizeof what, "tensor %" PRIu64 " of %" PRIu64, i + 1, f->n_tensors);
-        stator_status rc = parse_name(c, MAX_TENSOR_NAME, what, &t.name, e);
-        if (rc == STATOR_OK)
-            rc = parse_extent(c, gguf_show(t.name, shown), &t, e);
-        if (rc != STATOR_OK)
-            return rc;
+        stator_status st = parse_name(c, MAX_TENSOR_NAME, what, &t.name, e);
+        if (st == STATOR_OK)
+            st = parse_extent(c, gguf_show(t.name, shown), &t, e);
+        if (st != STATOR_OK)
+            return st;
         if (t.offset % f->alignment != 0)
             return error_set(e, STATOR_BAD_MODEL,
                              "tensor '%s': its offset %" PRIu64
@@ -509,21 +509,21 @@ static stator_status place_tensors(struct gguf_file *f, struct gguf_tensor *tens
 stator_status gguf_file_parse(struct gguf_file *f, struct gguf_entry *keys, struct gguf_tensor *tensors,
                               stator_error *e) {
     struct cursor c = {.f = f, .end = f->parsed ? f->directory : f->bytes};
-    stator_status rc = parse_header(f, &c, e);
-    if (rc == STATOR_OK)
-        rc = parse_keys(f, &c, keys, e);
-    if (rc == STATOR_OK)
-        rc = parse_alignment(f, e);
-    if (rc == STATOR_OK)
-        rc = parse_tensors(f, &c, tensors, e);
-    CHECK(!f->parsed || (rc == STATOR_OK && c.at == f->directory));
+    stator_status st = parse_header(f, &c, e);
+    if (st == STATOR_OK)
+        st = parse_keys(f, &c, keys, e);
+    if (st == STATOR_OK)
+        st = parse_alignment(f, e);
+    if (st == STATOR_OK)
+        st = parse_tensors(f, &c, tensors, e);
+    CHECK(!f->parsed || (st == STATOR_OK && c.at == f->directory));
     f->directory = c.at;
-    if (rc == STATOR_OK)
-        rc = place_tensors(f, tensors, e);
-    if (rc == STATOR_OK && !f->parsed)
+    if (st == STATOR_OK)
+        st = place_tensors(f, tensors, e);
+    if (st == STATOR_OK && !f->parsed)
         trim(f);
-    f->parsed = rc == STATOR_OK;
-    if (rc != STATOR_OK)
+    f->parsed = st == STATOR_OK;
+    if (st != STATOR_OK)
         gguf_file_prefix(e, f->path);
-    return rc;
+    return st;
 }

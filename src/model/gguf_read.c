@@ -214,12 +214,12 @@ stator_status gguf_read_token_text(const struct gguf *g, const char *key, struct
     *text = (struct gguf_text){.data = "", .length = 0};
     if (!gguf_find(g, key, &tokens) || !gguf_find(g, tokens_key, &tokens))
         return STATOR_OK;
-    stator_status rc = gguf_read_array(g, tokens_key, GGUF_STRING, &tokens, e);
-    if (rc != STATOR_OK || tokens.count == 0)
-        return rc;
-    rc = gguf_read_u64(g, key, 0, tokens.count - 1, &id, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = gguf_read_array(g, tokens_key, GGUF_STRING, &tokens, e);
+    if (st != STATOR_OK || tokens.count == 0)
+        return st;
+    st = gguf_read_u64(g, key, 0, tokens.count - 1, &id, e);
+    if (st != STATOR_OK)
+        return st;
     const uint8_t *cursor = tokens.data;
     *text = gguf_next_text(&cursor);
     for (; id > 0; id--)

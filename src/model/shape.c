@@ -34,11 +34,11 @@ static const char *key_of(const struct shape *s, const char *name, char out[96])
 
 stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e) {
     struct gguf_text name = {0};
-    stator_status rc = STATOR_OK;
+    stator_status st = STATOR_OK;
     if (gguf_find(g, "general.name", NULL)) {
-        rc = gguf_read_text(g, "general.name", &name, e);
-        if (rc != STATOR_OK)
-            return rc;
+        st = gguf_read_text(g, "general.name", &name, e);
+        if (st != STATOR_OK)
+            return st;
     }
     if (name.length == 0) {
         const char *path = gguf_path(g, 0), *slash = strrchr(path, '/');
@@ -61,9 +61,9 @@ stator_status shape_read_u32(const struct gguf *g, const struct shape *s, const 
                              uint32_t max, uint32_t *v, stator_error *e) {
     char key[96];
     uint64_t value = 0;
-    stator_status rc = gguf_read_u64(g, key_of(s, name, key), min, max, &value, e);
+    stator_status st = gguf_read_u64(g, key_of(s, name, key), min, max, &value, e);
     *v = (uint32_t)value;
-    return rc;
+    return st;
 }
 
 stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
@@ -137,60 +137,60 @@ stator_status shape_check_groups(const struct gguf *g, const struct shape *s, ui
 
 static stator_status read_heads(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
-    stator_status rc = read_per_layer(g, s, "attention.head_count", MAX_HEADS, &s->n_heads, e);
+    stator_status st = read_per_layer(g, s, "attention.head_count", MAX_HEADS, &s->n_heads, e);
     s->n_kv_heads = s->n_heads;
     if (s->heads_by_kind)
         s->window_heads.n_kv = s->n_kv_heads;
-    if (rc == STATOR_OK && gguf_find(g, key_of(s, "attention.head_count_kv", key), NULL))
-        rc = s->heads_by_kind ? shape_read_kv_heads_by_kind(g, s, e)
+    if (st == STATOR_OK && gguf_find(g, key_of(s, "attention.head_count_kv", key), NULL))
+        st = s->heads_by_kind ? shape_read_kv_heads_by_kind(g, s, e)
                               : read_per_layer_or(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads,
                                                   s->attention_optional ? s->no_attention : NULL, e);
-    if (rc == STATOR_OK && s->latent)
+    if (st == STATOR_OK && s->latent)
         return shape_read_mla(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_check_groups(g, s, s->n_kv_heads, e);
-    if (rc != STATOR_OK)
-        return rc;
+    if (st == STATOR_OK)
+        st = shape_check_groups(g, s, s->n_kv_heads, e);
+    if (st != STATOR_OK)
+        return st;
     uint32_t fallback = s->n_embd / s->n_heads;
     if (!gguf_find(g, key_of(s, "attention.key_length", key), NULL) && s->n_embd % s->n_heads != 0)
         return gguf_error(g, e,
                           "key '%s' is missing, and %s.embedding_length %" PRIu32
                           " is not a multiple of the %" PRIu32 " attention heads",
                           key, s->arch_name, s->n_embd, s->n_heads);
-    rc = shape_read_u32_or(g, s, "attention.key_length", 1, MAX_WIDTH, fallback, &s->head_dim_k, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "attention.value_length", 1, MAX_WIDTH, fallback, &s->head_dim_v, e);
-    if (rc == STATOR_OK)
-        rc = shape_check_head_dim(g, "K (attention.key_length)", s->head_dim_k, e);
-    if (rc == STATOR_OK)
-        rc = shape_check_head_dim(g, "V (attention.value_length)", s->head_dim_v, e);
-    if (rc == STATOR_OK && (uint64_t)s->n_heads * ARITH_MAX(s->head_dim_k, s->head_dim_v) > MAX_WIDTH)
-        rc =
+    st = shape_read_u32_or(g, s, "attention.key_length", 1, MAX_WIDTH, fallback, &s->head_dim_k, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "attention.value_length", 1, MAX_WIDTH, fallback, &s->head_dim_v, e);
+    if (st == STATOR_OK)
+        st = shape_check_head_dim(g, "K (attention.key_length)", s->head_dim_k, e);
+    if (st == STATOR_OK)
+        st = shape_check_head_dim(g, "V (attention.value_length)", s->head_dim_v, e);
+    if (st == STATOR_OK && (uint64_t)s->n_heads * ARITH_MAX(s->head_dim_k, s->head_dim_v) > MAX_WIDTH)
+        st =
             gguf_error(g, e, "%" PRIu32 " heads of %" PRIu32 " dimensions: at most %d together are supported",
                        s->n_heads, ARITH_MAX(s->head_dim_k, s->head_dim_v), MAX_WIDTH);
-    return rc;
+    return st;
 }
 
 /* Refuses what would change the result and is not computed here. */
 static stator_status refuse_variants(const struct gguf *g, const struct shape *s, stator_error *e) {
     bool causal = true;
     char key[96];
-    stator_status rc = gguf_read_bool_or(g, key_of(s, "attention.causal", key), true, &causal, e);
-    if (rc == STATOR_OK && !causal)
-        rc = gguf_error(g, e, "key '%s' is false: only models with causal attention are supported", key);
-    return rc;
+    stator_status st = gguf_read_bool_or(g, key_of(s, "attention.causal", key), true, &causal, e);
+    if (st == STATOR_OK && !causal)
+        st = gguf_error(g, e, "key '%s' is false: only models with causal attention are supported", key);
+    return st;
 }
 
 static stator_status refuse_experts(const struct gguf *g, const struct shape *s, stator_error *e) {
     uint32_t experts = 0;
-    stator_status rc = shape_read_u32_or(g, s, "expert_count", 0, UINT32_MAX, 0, &experts, e);
-    if (rc == STATOR_OK && experts > 0)
-        rc = gguf_error(g, e,
+    stator_status st = shape_read_u32_or(g, s, "expert_count", 0, UINT32_MAX, 0, &experts, e);
+    if (st == STATOR_OK && experts > 0)
+        st = gguf_error(g, e,
                         "key '%s.expert_count' is %" PRIu32
                         ": mixture-of-experts models of this architecture are not "
                         "supported",
                         s->arch_name, experts);
-    return rc;
+    return st;
 }
 
 /* A model of nothing but experts may say so: 0, or no key. */
@@ -207,57 +207,57 @@ static stator_status read_feed_forward(const struct gguf *g, struct shape *s, st
 
 static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
-    stator_status rc = refuse_variants(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "block_count", 1, SHAPE_MAX_LAYERS, &s->n_layers, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "embedding_length", 1, MAX_WIDTH, &s->n_embd, e);
-    if (rc == STATOR_OK)
-        rc = read_feed_forward(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
-    if (rc == STATOR_OK && s->heads_by_kind)
-        rc = shape_read_window(g, s, false, s->window_pattern, e);
-    if (rc == STATOR_OK)
-        rc = read_heads(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_rope(g, s, e);
-    if (rc == STATOR_OK && s->heads_by_kind)
-        rc = shape_read_window_heads(g, s, e);
-    if (rc == STATOR_OK)
-        rc = gguf_read_f32(
+    stator_status st = refuse_variants(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "block_count", 1, SHAPE_MAX_LAYERS, &s->n_layers, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "embedding_length", 1, MAX_WIDTH, &s->n_embd, e);
+    if (st == STATOR_OK)
+        st = read_feed_forward(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
+    if (st == STATOR_OK && s->heads_by_kind)
+        st = shape_read_window(g, s, false, s->window_pattern, e);
+    if (st == STATOR_OK)
+        st = read_heads(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_rope(g, s, e);
+    if (st == STATOR_OK && s->heads_by_kind)
+        st = shape_read_window_heads(g, s, e);
+    if (st == STATOR_OK)
+        st = gguf_read_f32(
             g,
             key_of(s, s->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
                    key),
             &s->norm_eps, e);
-    if (rc == STATOR_OK && !(s->norm_eps > 0 && s->norm_eps < 1))
-        rc = gguf_error(g, e, "key '%s' is %g, expected a number between 0 and 1", key, (double)s->norm_eps);
-    if (rc != STATOR_OK)
-        return rc;
+    if (st == STATOR_OK && !(s->norm_eps > 0 && s->norm_eps < 1))
+        st = gguf_error(g, e, "key '%s' is %g, expected a number between 0 and 1", key, (double)s->norm_eps);
+    if (st != STATOR_OK)
+        return st;
     /* 0, like a missing key, means the usual scale. */
-    rc = gguf_read_f32_or(g, key_of(s, "attention.scale", key), 0, &s->attention_scale, e);
-    if (rc == STATOR_OK && !(s->attention_scale >= 0 && s->attention_scale <= MAX_SCALE))
-        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0, at most %d", key,
+    st = gguf_read_f32_or(g, key_of(s, "attention.scale", key), 0, &s->attention_scale, e);
+    if (st == STATOR_OK && !(s->attention_scale >= 0 && s->attention_scale <= MAX_SCALE))
+        st = gguf_error(g, e, "key '%s' is %g, expected a number above 0, at most %d", key,
                         (double)s->attention_scale, MAX_SCALE);
     const uint32_t scored = s->latent ? s->mla.nope + s->n_rot : s->head_dim_k;
-    if (rc == STATOR_OK && s->attention_scale == 0)
+    if (st == STATOR_OK && s->attention_scale == 0)
         s->attention_scale = (float)(1 / sqrt((double)scored));
     if (s->mla.score_magnitude != 0)
         s->attention_scale *= s->mla.score_magnitude * s->mla.score_magnitude;
-    return rc;
+    return st;
 }
 
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = refuse_experts(g, s, e);
-    return rc == STATOR_OK ? read_decoder(g, s, e) : rc;
+    stator_status st = refuse_experts(g, s, e);
+    return st == STATOR_OK ? read_decoder(g, s, e) : st;
 }
 
 /* Those chosen are of the best groups of experts. */
 static stator_status read_groups(const struct gguf *g, struct shape *s, stator_error *e) {
     struct shape_experts *x = &s->experts;
-    stator_status rc = shape_read_u32_or(g, s, "expert_group_count", 0, UINT32_MAX, 1, &x->groups, e);
-    if (rc != STATOR_OK || x->groups <= 1)
-        return rc;
+    stator_status st = shape_read_u32_or(g, s, "expert_group_count", 0, UINT32_MAX, 1, &x->groups, e);
+    if (st != STATOR_OK || x->groups <= 1)
+        return st;
     if (!x->may_group)
         return gguf_error(g, e,
                           "key '%s.expert_group_count' is %" PRIu32 ": groups of experts are not supported",
@@ -267,14 +267,14 @@ static stator_status read_groups(const struct gguf *g, struct shape *s, stator_e
                           "key '%s.expert_group_count' is %" PRIu32 ", expected a divisor of the %" PRIu32
                           " experts, at most %d",
                           s->arch_name, x->groups, x->count, MAX_GROUPS);
-    rc = shape_read_u32(g, s, "expert_group_used_count", 1, x->groups, &x->groups_used, e);
-    if (rc == STATOR_OK && x->used > x->groups_used * (x->count / x->groups))
-        rc = gguf_error(g, e,
+    st = shape_read_u32(g, s, "expert_group_used_count", 1, x->groups, &x->groups_used, e);
+    if (st == STATOR_OK && x->used > x->groups_used * (x->count / x->groups))
+        st = gguf_error(g, e,
                         "key '%s.expert_used_count' is %" PRIu32 ", but %" PRIu32
                         " groups (%s.expert_group_used_count) have only %" PRIu32 " experts",
                         s->arch_name, x->used, x->groups_used, s->arch_name,
                         x->groups_used * (x->count / x->groups));
-    return rc;
+    return st;
 }
 
 /* How weights come of the router's logits: keys over the architecture's defaults. */
@@ -283,69 +283,69 @@ static stator_status read_routing(const struct gguf *g, struct shape *s, stator_
     enum { SOFTMAX = 1, SIGMOID, SOFTMAX_OF_CHOSEN };
     uint32_t function = 0;
     char key[96];
-    stator_status rc = gguf_read_bool_or(g, key_of(s, "expert_weights_norm", key), x->norm, &x->norm, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "expert_gating_func", 0, SOFTMAX_OF_CHOSEN, 0, &function, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = gguf_read_bool_or(g, key_of(s, "expert_weights_norm", key), x->norm, &x->norm, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "expert_gating_func", 0, SOFTMAX_OF_CHOSEN, 0, &function, e);
+    if (st != STATOR_OK)
+        return st;
     if (function != 0)
         x->sigmoid = function == SIGMOID;
     x->of_chosen = function == SOFTMAX_OF_CHOSEN;
     x->norm = x->norm || x->of_chosen;
     float scale = 0; /* which, like a missing key, means none */
-    rc = gguf_read_f32_or(g, key_of(s, "expert_weights_scale", key), 0, &scale, e);
-    if (rc == STATOR_OK && !(scale >= 0 && scale <= MAX_SCALE))
-        rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none) to %d", key, (double)scale, MAX_SCALE);
+    st = gguf_read_f32_or(g, key_of(s, "expert_weights_scale", key), 0, &scale, e);
+    if (st == STATOR_OK && !(scale >= 0 && scale <= MAX_SCALE))
+        st = gguf_error(g, e, "key '%s' is %g, expected 0 (none) to %d", key, (double)scale, MAX_SCALE);
     if (scale != 0 || x->scale == 0)
         x->scale = scale != 0 ? scale : 1;
-    return rc == STATOR_OK ? read_groups(g, s, e) : rc;
+    return st == STATOR_OK ? read_groups(g, s, e) : st;
 }
 
 static stator_status read_expert_sizes(const struct gguf *g, struct shape *s, stator_error *e) {
     struct shape_experts *x = &s->experts;
     uint32_t shared = 0;
-    stator_status rc = shape_read_u32(g, s, "expert_used_count", 1, MAX_USED, &x->used, e);
-    if (rc == STATOR_OK && x->used > x->count)
-        rc = gguf_error(g, e,
+    stator_status st = shape_read_u32(g, s, "expert_used_count", 1, MAX_USED, &x->used, e);
+    if (st == STATOR_OK && x->used > x->count)
+        st = gguf_error(g, e,
                         "key '%s.expert_used_count' is %" PRIu32 ", but %s.expert_count is only %" PRIu32,
                         s->arch_name, x->used, s->arch_name, x->count);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "expert_feed_forward_length", 1, MAX_WIDTH, x->ff != 0 ? x->ff : s->n_ff,
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "expert_feed_forward_length", 1, MAX_WIDTH, x->ff != 0 ? x->ff : s->n_ff,
                                &x->ff, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "expert_shared_count", 0, MAX_EXPERTS, 0, &shared, e);
-    if (rc == STATOR_OK && (uint64_t)shared * x->ff > MAX_WIDTH)
-        rc = gguf_error(g, e, "key '%s.expert_shared_count' is %" PRIu32 ": too many of %" PRIu32 " rows",
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "expert_shared_count", 0, MAX_EXPERTS, 0, &shared, e);
+    if (st == STATOR_OK && (uint64_t)shared * x->ff > MAX_WIDTH)
+        st = gguf_error(g, e, "key '%s.expert_shared_count' is %" PRIu32 ": too many of %" PRIu32 " rows",
                         s->arch_name, shared, x->ff);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "expert_shared_feed_forward_length", 0, MAX_WIDTH, shared * x->ff,
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "expert_shared_feed_forward_length", 0, MAX_WIDTH, shared * x->ff,
                                &x->shared_ff, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "leading_dense_block_count", 0, s->n_layers, 0, &x->leading_dense, e);
-    if (rc == STATOR_OK && (x->ff == 0 || (x->leading_dense > 0 && s->n_ff == 0)))
-        rc = gguf_error(g, e, "key '%s.feed_forward_length' is missing or 0, but %s", s->arch_name,
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "leading_dense_block_count", 0, s->n_layers, 0, &x->leading_dense, e);
+    if (st == STATOR_OK && (x->ff == 0 || (x->leading_dense > 0 && s->n_ff == 0)))
+        st = gguf_error(g, e, "key '%s.feed_forward_length' is missing or 0, but %s", s->arch_name,
                         x->ff == 0 ? "expert_feed_forward_length does not say how wide experts are"
                                    : "leading_dense_block_count says that there are dense layers");
     uint32_t every = 1;
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "interleave_moe_layer_step", 0, UINT32_MAX, 1, &every, e);
-    if (rc == STATOR_OK && every > 1)
-        rc = gguf_error(g, e,
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "interleave_moe_layer_step", 0, UINT32_MAX, 1, &every, e);
+    if (st == STATOR_OK && every > 1)
+        st = gguf_error(g, e,
                         "key '%s.interleave_moe_layer_step' is %" PRIu32
                         ": only leading layers may be without experts",
                         s->arch_name, every);
-    return rc;
+    return st;
 }
 
 stator_status shape_read_experts(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = shape_read_u32_or(g, s, "expert_count", 0, MAX_EXPERTS, 0, &s->experts.count, e);
-    if (rc == STATOR_OK)
-        rc = read_decoder(g, s, e);
-    if (rc == STATOR_OK && s->experts.count > 0)
-        rc = read_expert_sizes(g, s, e);
-    if (rc == STATOR_OK && s->experts.count > 0)
-        rc = read_routing(g, s, e);
-    return rc;
+    stator_status st = shape_read_u32_or(g, s, "expert_count", 0, MAX_EXPERTS, 0, &s->experts.count, e);
+    if (st == STATOR_OK)
+        st = read_decoder(g, s, e);
+    if (st == STATOR_OK && s->experts.count > 0)
+        st = read_expert_sizes(g, s, e);
+    if (st == STATOR_OK && s->experts.count > 0)
+        st = read_routing(g, s, e);
+    return st;
 }
 
 static const struct gguf_tensor **slot(void *base, const struct shape_place *p) {
@@ -701,66 +701,66 @@ static stator_status check_vocab(const struct gguf *g, struct shape *s, stator_e
             rows, MAX_VOCAB);
     s->vocab = (uint32_t)rows;
     uint64_t said = rows;
-    stator_status rc = gguf_read_u64_or(g, key_of(s, "vocab_size", key), 0, UINT64_MAX, rows, &said, e);
-    if (rc == STATOR_OK && said != rows)
-        rc = gguf_error(g, e, "key '%s' is %" PRIu64 ", but tensor 'token_embd.weight' has %" PRIu64 " rows",
+    stator_status st = gguf_read_u64_or(g, key_of(s, "vocab_size", key), 0, UINT64_MAX, rows, &said, e);
+    if (st == STATOR_OK && said != rows)
+        st = gguf_error(g, e, "key '%s' is %" PRIu64 ", but tensor 'token_embd.weight' has %" PRIu64 " rows",
                         key, said, rows);
-    if (rc != STATOR_OK || !gguf_find(g, "tokenizer.ggml.tokens", NULL))
-        return rc;
-    rc = gguf_read_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, e);
-    if (rc == STATOR_OK && tokens.count != rows)
-        rc = gguf_error(g, e,
+    if (st != STATOR_OK || !gguf_find(g, "tokenizer.ggml.tokens", NULL))
+        return st;
+    st = gguf_read_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, e);
+    if (st == STATOR_OK && tokens.count != rows)
+        st = gguf_error(g, e,
                         "key 'tokenizer.ggml.tokens' has %" PRIu64
                         " items, but tensor 'token_embd.weight' has %" PRIu64 " rows",
                         tokens.count, rows);
-    return rc;
+    return st;
 }
 
 stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,
                                  stator_error *e) {
-    stator_status rc = STATOR_OK;
+    stator_status st = STATOR_OK;
     char prefix[32];
-    for (uint64_t i = 0; i < gguf_tensors(g) && rc == STATOR_OK; i++)
-        rc = place_tensor(g, tensors, gguf_tensor(g, i), s, e);
-    if (rc == STATOR_OK)
-        rc = check_vocab(g, s, e);
-    if (rc == STATOR_OK)
-        rc = check_shared(g, tensors, s, e);
-    for (size_t i = 0; i < tensors->n_global && rc == STATOR_OK; i++)
-        rc = check_place(g, s, &tensors->global[i], "", UINT32_MAX, *slot(s, &tensors->global[i]), e);
-    for (uint32_t l = 0; l < s->n_layers && rc == STATOR_OK; l++) {
+    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK; i++)
+        st = place_tensor(g, tensors, gguf_tensor(g, i), s, e);
+    if (st == STATOR_OK)
+        st = check_vocab(g, s, e);
+    if (st == STATOR_OK)
+        st = check_shared(g, tensors, s, e);
+    for (size_t i = 0; i < tensors->n_global && st == STATOR_OK; i++)
+        st = check_place(g, s, &tensors->global[i], "", UINT32_MAX, *slot(s, &tensors->global[i]), e);
+    for (uint32_t l = 0; l < s->n_layers && st == STATOR_OK; l++) {
         snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", l);
-        for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++) {
+        for (size_t i = 0; i < tensors->n_layer && st == STATOR_OK; i++) {
             const struct shape_place *p = &tensors->layer[i];
             const struct gguf_tensor *t = *slot(&s->layers[l], p);
-            rc = layer_has(s, p, l) ? check_place(g, s, p, prefix, l, t, e)
+            st = layer_has(s, p, l) ? check_place(g, s, p, prefix, l, t, e)
                                     : check_absent(g, s, p, prefix, l, t, e);
         }
-        if (rc == STATOR_OK && s->layers[l].qkv_bias != NULL && s->layers[l].qkv == NULL)
-            rc = gguf_error(g, e, "tensor '%sattn_qkv.bias' is there, but 'attn_qkv.weight' is not", prefix);
-        if (rc == STATOR_OK && shape_kv_layer(s, l) == l &&
+        if (st == STATOR_OK && s->layers[l].qkv_bias != NULL && s->layers[l].qkv == NULL)
+            st = gguf_error(g, e, "tensor '%sattn_qkv.bias' is there, but 'attn_qkv.weight' is not", prefix);
+        if (st == STATOR_OK && shape_kv_layer(s, l) == l &&
             (s->layers[l].q_norm == NULL) != (s->layers[l].k_norm == NULL))
-            rc = gguf_error(
+            st = gguf_error(
                 g, e, "tensor '%sattn_%c_norm.weight' is missing, but attn_%c_norm.weight is there", prefix,
                 s->layers[l].q_norm == NULL ? 'q' : 'k', s->layers[l].q_norm == NULL ? 'k' : 'q');
-        if (rc == STATOR_OK && s->layers[l].experts.choice_bias != NULL && s->experts.of_chosen)
-            rc = gguf_error(g, e,
+        if (st == STATOR_OK && s->layers[l].experts.choice_bias != NULL && s->experts.of_chosen)
+            st = gguf_error(g, e,
                             "tensor '%sexp_probs_b.bias' is there, but %s.expert_gating_func is 3: expected "
                             "1 (softmax) or 2 (sigmoid) "
                             "with a bias",
                             prefix, s->arch_name);
     }
-    if (rc == STATOR_OK && s->rope_needs_freqs && s->rope_freqs == NULL)
-        rc = gguf_error(g, e,
+    if (st == STATOR_OK && s->rope_needs_freqs && s->rope_freqs == NULL)
+        st = gguf_error(g, e,
                         "key '%s.rope.scaling.type' is llama3, but tensor 'rope_freqs.weight' is missing",
                         s->arch_name);
-    if (rc == STATOR_OK && s->rope_long && (s->rope_factors_long == NULL || s->rope_factors_short == NULL))
-        rc = gguf_error(g, e, "RoPE scaling longrope: tensor 'rope_factors_%s.weight' is missing",
+    if (st == STATOR_OK && s->rope_long && (s->rope_factors_long == NULL || s->rope_factors_short == NULL))
+        st = gguf_error(g, e, "RoPE scaling longrope: tensor 'rope_factors_%s.weight' is missing",
                         s->rope_factors_long == NULL ? "long" : "short");
     s->tied = s->output == NULL;
     if (s->tied)
         s->output = s->token_embd;
-    return rc;
+    return st;
 }
 
 stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
@@ -783,24 +783,24 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
                          s->nextn_tensors == 0 ? "the file leaves out the block of nextn"
                                                : "this build does not compute the block of nextn",
                          model, s->arch_name, s->n_nextn);
-    stator_status rc = STATOR_OK;
-    for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++) {
+    stator_status st = STATOR_OK;
+    for (size_t i = 0; i < tensors->n_layer && st == STATOR_OK; i++) {
         const struct shape_place *p = &tensors->layer[i];
         const struct gguf_tensor *t = *slot((void *)l, p);
-        rc = layer_has(s, p, s->n_layers) ? check_place(g, s, p, prefix, s->n_layers, t, e)
+        st = layer_has(s, p, s->n_layers) ? check_place(g, s, p, prefix, s->n_layers, t, e)
                                           : check_absent(g, s, p, prefix, s->n_layers, t, e);
     }
-    for (size_t i = 0; i < tensors->n_nextn && rc == STATOR_OK; i++)
-        rc = check_place(g, s, &tensors->nextn[i], prefix, s->n_layers, *slot((void *)l, &tensors->nextn[i]),
+    for (size_t i = 0; i < tensors->n_nextn && st == STATOR_OK; i++)
+        st = check_place(g, s, &tensors->nextn[i], prefix, s->n_layers, *slot((void *)l, &tensors->nextn[i]),
                          e);
-    for (uint64_t i = 0; i < gguf_tensors(g) && rc == STATOR_OK; i++) {
+    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK; i++) {
         const struct gguf_tensor *t = gguf_tensor(g, i);
         struct gguf_text name = t->name;
         uint64_t layer = 0;
         bool of_input;
         if (shape_split_layer_name(t->name, &layer, &name) && layer == s->n_layers &&
             shape_is_factor(name, &of_input))
-            rc = shape_check_factor(g, s, t, name, e);
+            st = shape_check_factor(g, s, t, name, e);
     }
-    return rc;
+    return st;
 }

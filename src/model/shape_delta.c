@@ -39,19 +39,19 @@ static stator_status check_heads(const struct gguf *g, struct shape *s, uint32_t
 stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e) {
     struct shape_delta d = {.grouped = s->delta.grouped, .ssd = s->delta.ssd};
     uint32_t inner = 0;
-    stator_status rc = shape_read_u32(g, s, "ssm.group_count", 1, MAX_HEADS, &d.key_heads, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "ssm.time_step_rank", 1, MAX_HEADS, &d.value_heads, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "ssm.state_size", 1, MAX_STATE, &d.dim_k, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "ssm.inner_size", 1, MAX_WIDTH, &inner, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "ssm.conv_kernel", 1, MAX_TAPS, &d.taps, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "full_attention_interval", 1, UINT32_MAX, 4, &d.interval, e);
+    stator_status st = shape_read_u32(g, s, "ssm.group_count", 1, MAX_HEADS, &d.key_heads, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "ssm.time_step_rank", 1, MAX_HEADS, &d.value_heads, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "ssm.state_size", 1, MAX_STATE, &d.dim_k, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "ssm.inner_size", 1, MAX_WIDTH, &inner, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "ssm.conv_kernel", 1, MAX_TAPS, &d.taps, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "full_attention_interval", 1, UINT32_MAX, 4, &d.interval, e);
     s->delta = d;
-    return rc == STATOR_OK ? check_heads(g, s, inner, e) : rc;
+    return st == STATOR_OK ? check_heads(g, s, inner, e) : st;
 }
 
 /* What the blocks that count as nextn have: any tensors, and tensors named nextn.*. */
@@ -81,14 +81,14 @@ static struct nextn_blocks look_at_nextn(const struct gguf *g, uint32_t first, u
 }
 
 stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = shape_read_u32_or(g, s, "nextn_predict_layers", 0, UINT32_MAX, 0, &s->n_nextn, e);
-    if (rc == STATOR_OK && s->n_nextn >= s->n_layers)
-        rc = gguf_error(g, e,
+    stator_status st = shape_read_u32_or(g, s, "nextn_predict_layers", 0, UINT32_MAX, 0, &s->n_nextn, e);
+    if (st == STATOR_OK && s->n_nextn >= s->n_layers)
+        st = gguf_error(g, e,
                         "key '%s.nextn_predict_layers' is %" PRIu32
                         ", but %s.block_count, which includes them, is %" PRIu32,
                         s->arch_name, s->n_nextn, s->arch_name, s->n_layers);
-    if (rc != STATOR_OK || s->n_nextn == 0)
-        return rc;
+    if (st != STATOR_OK || s->n_nextn == 0)
+        return st;
     const struct nextn_blocks b = look_at_nextn(g, s->n_layers - s->n_nextn, s->n_layers);
     if (b.real > 0 && b.filled > 0)
         return gguf_error(g, e,

@@ -54,42 +54,42 @@ stator_status shape_read_kv_heads_by_kind(const struct gguf *g, struct shape *s,
     uint32_t full = 0, window = 0;
     snprintf(key, sizeof key, "%s.attention.head_count_kv", s->arch_name);
     if (!gguf_find(g, key, &v) || v.kind != GGUF_ARRAY) {
-        stator_status rc = shape_read_u32(g, s, "attention.head_count_kv", 1, MAX_HEADS, &s->n_kv_heads, e);
+        stator_status st = shape_read_u32(g, s, "attention.head_count_kv", 1, MAX_HEADS, &s->n_kv_heads, e);
         s->window_heads.n_kv = s->n_kv_heads;
-        return rc;
+        return st;
     }
-    stator_status rc = check_integers(g, s, key, &v, e);
-    if (rc == STATOR_OK)
-        rc = read_kind(g, s, key, &v, false, &full, e);
-    if (rc == STATOR_OK)
-        rc = read_kind(g, s, key, &v, true, &window, e);
+    stator_status st = check_integers(g, s, key, &v, e);
+    if (st == STATOR_OK)
+        st = read_kind(g, s, key, &v, false, &full, e);
+    if (st == STATOR_OK)
+        st = read_kind(g, s, key, &v, true, &window, e);
     s->n_kv_heads = full != 0 ? full : window;
     s->window_heads.n_kv = window != 0 ? window : full;
-    return rc;
+    return st;
 }
 
 stator_status shape_read_window_heads(const struct gguf *g, struct shape *s, stator_error *e) {
     struct shape_heads *h = &s->window_heads;
-    stator_status rc = shape_check_groups(g, s, h->n_kv, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "attention.key_length_swa", 1, MAX_WIDTH, s->head_dim_k, &h->dim_k, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "attention.value_length_swa", 1, MAX_WIDTH, s->head_dim_v, &h->dim_v, e);
-    if (rc == STATOR_OK)
-        rc = shape_check_head_dim(g, "K (attention.key_length_swa)", h->dim_k, e);
-    if (rc == STATOR_OK)
-        rc = shape_check_head_dim(g, "V (attention.value_length_swa)", h->dim_v, e);
-    if (rc == STATOR_OK && (uint64_t)s->n_heads * ARITH_MAX(h->dim_k, h->dim_v) > MAX_WIDTH)
-        rc =
+    stator_status st = shape_check_groups(g, s, h->n_kv, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "attention.key_length_swa", 1, MAX_WIDTH, s->head_dim_k, &h->dim_k, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "attention.value_length_swa", 1, MAX_WIDTH, s->head_dim_v, &h->dim_v, e);
+    if (st == STATOR_OK)
+        st = shape_check_head_dim(g, "K (attention.key_length_swa)", h->dim_k, e);
+    if (st == STATOR_OK)
+        st = shape_check_head_dim(g, "V (attention.value_length_swa)", h->dim_v, e);
+    if (st == STATOR_OK && (uint64_t)s->n_heads * ARITH_MAX(h->dim_k, h->dim_v) > MAX_WIDTH)
+        st =
             gguf_error(g, e, "%" PRIu32 " heads of %" PRIu32 " dimensions: at most %d together are supported",
                        s->n_heads, ARITH_MAX(h->dim_k, h->dim_v), MAX_WIDTH);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "rope.dimension_count_swa", 2, h->dim_k, ARITH_MIN(s->n_rot, h->dim_k),
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "rope.dimension_count_swa", 2, h->dim_k, ARITH_MIN(s->n_rot, h->dim_k),
                                &h->n_rot, e);
-    if (rc == STATOR_OK && h->n_rot % 2 != 0)
-        rc = gguf_error(g, e, "key '%s.rope.dimension_count_swa' is %" PRIu32 ", expected an even number",
+    if (st == STATOR_OK && h->n_rot % 2 != 0)
+        st = gguf_error(g, e, "key '%s.rope.dimension_count_swa' is %" PRIu32 ", expected an even number",
                         s->arch_name, h->n_rot);
-    return rc;
+    return st;
 }
 
 stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error *e) {
@@ -97,13 +97,13 @@ stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error
     struct gguf_value v;
     snprintf(key, sizeof key, "%s.feed_forward_length", s->arch_name);
     if (!gguf_find(g, key, &v) || v.kind != GGUF_ARRAY) {
-        stator_status rc = shape_read_u32(g, s, "feed_forward_length", 1, MAX_WIDTH, &s->n_ff, e);
+        stator_status st = shape_read_u32(g, s, "feed_forward_length", 1, MAX_WIDTH, &s->n_ff, e);
         for (uint32_t i = 0; i < s->n_layers; i++)
             s->ffs[i] = s->n_ff;
-        return rc;
+        return st;
     }
-    stator_status rc = check_integers(g, s, key, &v, e);
-    for (uint32_t i = 0; rc == STATOR_OK && i < s->n_layers; i++) {
+    stator_status st = check_integers(g, s, key, &v, e);
+    for (uint32_t i = 0; st == STATOR_OK && i < s->n_layers; i++) {
         const int64_t here = gguf_item_i64(&v, i);
         const int least = s->one_part ? 0 : 1;
         if (here < least || here > MAX_WIDTH)
@@ -112,7 +112,7 @@ stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error
         s->ffs[i] = (uint32_t)here;
         s->n_ff = ARITH_MAX(s->n_ff, s->ffs[i]);
     }
-    return rc;
+    return st;
 }
 
 /* n_layers: none of the first `owners` layers is of this kind. */
@@ -123,18 +123,18 @@ static uint32_t last_of_kind(const struct shape *s, uint32_t owners, bool window
 }
 
 stator_status shape_read_shared_kv(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc =
+    stator_status st =
         shape_read_u32_or(g, s, "attention.shared_kv_layers", 0, s->n_layers - 1, 0, &s->shared_kv, e);
     const uint32_t owners = s->n_layers - s->shared_kv;
-    for (uint32_t i = owners; rc == STATOR_OK && i < s->n_layers; i++)
+    for (uint32_t i = owners; st == STATOR_OK && i < s->n_layers; i++)
         if (last_of_kind(s, owners, shape_has_window(s, i)) == s->n_layers)
-            rc =
+            st =
                 gguf_error(g, e,
                            "key '%s.attention.shared_kv_layers' is %" PRIu32 ", but layer %" PRIu32
                            " %s a window, and none of the first %" PRIu32
                            " layers, whose K and V it could read, does likewise",
                            s->arch_name, s->shared_kv, i, shape_has_window(s, i) ? "has" : "has not", owners);
-    return rc;
+    return st;
 }
 
 uint32_t shape_kv_layer(const struct shape *s, uint32_t layer) {

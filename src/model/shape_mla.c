@@ -25,29 +25,29 @@ static stator_status refuse_older(const struct gguf *g, const struct shape *s, s
 stator_status shape_read_mla(const struct gguf *g, struct shape *s, stator_error *e) {
     struct shape_mla *m = &s->mla;
     uint32_t key = 0;
-    stator_status rc = refuse_older(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "attention.kv_lora_rank", 1, MAX_RANK, &m->kv_rank, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32_or(g, s, "attention.q_lora_rank", 0, MAX_WIDTH, 0, &m->q_rank, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "rope.dimension_count", 2, MAX_ROT, &s->n_rot, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "attention.key_length_mla", s->n_rot + 1, MAX_WIDTH, &key, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "attention.value_length_mla", 1, MAX_WIDTH, &m->dim_v, e);
+    stator_status st = refuse_older(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "attention.kv_lora_rank", 1, MAX_RANK, &m->kv_rank, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32_or(g, s, "attention.q_lora_rank", 0, MAX_WIDTH, 0, &m->q_rank, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "rope.dimension_count", 2, MAX_ROT, &s->n_rot, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "attention.key_length_mla", s->n_rot + 1, MAX_WIDTH, &key, e);
+    if (st == STATOR_OK)
+        st = shape_read_u32(g, s, "attention.value_length_mla", 1, MAX_WIDTH, &m->dim_v, e);
     m->nope = key - s->n_rot;
     /* The cache and the kernels of attention need multiples. */
     s->head_dim_k = (uint32_t)arith_round_up(m->kv_rank + s->n_rot, STEP);
     s->head_dim_v = (uint32_t)arith_round_up(m->kv_rank, STEP);
-    if (rc == STATOR_OK && s->n_kv_heads != 1)
-        rc = gguf_error(
+    if (st == STATOR_OK && s->n_kv_heads != 1)
+        st = gguf_error(
             g, e, "key '%s.attention.head_count_kv' is %" PRIu32 ", expected 1: all heads share one row of K",
             s->arch_name, s->n_kv_heads);
     const uint64_t widest = ARITH_MAX(ARITH_MAX(key, m->dim_v), s->head_dim_k);
-    if (rc == STATOR_OK && s->n_heads * widest > MAX_WIDTH)
-        rc =
+    if (st == STATOR_OK && s->n_heads * widest > MAX_WIDTH)
+        st =
             gguf_error(g, e, "%" PRIu32 " heads of %" PRIu64 " dimensions: at most %d together are supported",
                        s->n_heads, widest, MAX_WIDTH);
-    return rc;
+    return st;
 }

@@ -18,21 +18,21 @@ const char *shape_pooling_name(enum shape_pooling pooling) {
 stator_status shape_read_pooling(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
     uint32_t pooling = SHAPE_POOL_NONE;
-    stator_status rc =
+    stator_status st =
         shape_read_u32_or(g, s, "pooling_type", 0, SHAPE_POOLINGS - 1, SHAPE_POOL_NONE, &pooling, e);
     s->pooling = (enum shape_pooling)pooling;
     s->labels = 1;
     snprintf(key, sizeof key, "%s.classifier.output_labels", s->arch_name);
-    if (rc != STATOR_OK || !gguf_find(g, key, NULL))
-        return rc;
+    if (st != STATOR_OK || !gguf_find(g, key, NULL))
+        return st;
     struct gguf_value labels;
-    rc = gguf_read_array(g, key, GGUF_STRING, &labels, e);
-    if (rc == STATOR_OK && (labels.count == 0 || labels.count > MOST_LABELS))
-        rc = gguf_error(g, e, "key '%s' has %llu labels: 1 to %d are expected", key,
+    st = gguf_read_array(g, key, GGUF_STRING, &labels, e);
+    if (st == STATOR_OK && (labels.count == 0 || labels.count > MOST_LABELS))
+        st = gguf_error(g, e, "key '%s' has %llu labels: 1 to %d are expected", key,
                         (unsigned long long)labels.count, MOST_LABELS);
-    if (rc == STATOR_OK)
+    if (st == STATOR_OK)
         s->labels = (uint32_t)labels.count;
-    return rc;
+    return st;
 }
 
 bool shape_pools(const struct shape *s) {

@@ -16,7 +16,7 @@ struct reader {
     const struct gguf *g;
     const struct shape *s;
     stator_error *e;
-    stator_status rc; /* of the first that failed */
+    stator_status st; /* of the first that failed */
 };
 
 static const char *key_of(const struct reader *r, const char *name, char out[96]) {
@@ -34,19 +34,19 @@ static bool has(const struct reader *r, const char *name) {
 static float number(struct reader *r, const char *name, float fallback, float least, bool above, float most) {
     char key[96];
     float v = fallback;
-    if (r->rc == STATOR_OK)
-        r->rc = gguf_read_f32_or(r->g, key_of(r, name, key), fallback, &v, r->e);
-    if (r->rc == STATOR_OK && !(v <= most && (above ? v > least : v >= least)))
-        r->rc = gguf_error(r->g, r->e, "key '%s' is %g, expected a number %s %g, at most %g", key, (double)v,
+    if (r->st == STATOR_OK)
+        r->st = gguf_read_f32_or(r->g, key_of(r, name, key), fallback, &v, r->e);
+    if (r->st == STATOR_OK && !(v <= most && (above ? v > least : v >= least)))
+        r->st = gguf_error(r->g, r->e, "key '%s' is %g, expected a number %s %g, at most %g", key, (double)v,
                            above ? "above" : "of at least", (double)least, (double)most);
-    return r->rc == STATOR_OK ? v : fallback;
+    return r->st == STATOR_OK ? v : fallback;
 }
 
 static void read_original(struct reader *r, struct shape *s) {
     char key[96];
     uint64_t v = 0;
-    if (r->rc == STATOR_OK)
-        r->rc = gguf_read_u64_or(r->g, key_of(r, "scaling.original_context_length", key), 1, INT32_MAX,
+    if (r->st == STATOR_OK)
+        r->st = gguf_read_u64_or(r->g, key_of(r, "scaling.original_context_length", key), 1, INT32_MAX,
                                  s->context_trained, &v, r->e);
     s->rope_original = (uint32_t)v;
 }
@@ -87,15 +87,15 @@ static void read_yarn(struct reader *r, struct shape *s) {
     float slow = number(r, "scaling.yarn_beta_slow", 1, 0, true, MOST);
     float multiplier = number(r, "scaling.yarn_log_multiplier", 0, 0, false, MOST);
     y->share = number(r, "scaling.yarn_ext_factor", 1, 0, false, 1);
-    if (r->rc == STATOR_OK && multiplier != 0 && !s->rope_multiplied)
-        r->rc = gguf_error(
+    if (r->st == STATOR_OK && multiplier != 0 && !s->rope_multiplied)
+        r->st = gguf_error(
             r->g, r->e,
             "key '%s.rope.scaling.yarn_log_multiplier' is %g: this architecture does not compute with it",
             s->arch_name, (double)multiplier);
-    if (r->rc == STATOR_OK && !(s->rope_base > 1))
-        r->rc = gguf_error(r->g, r->e, "key '%s.rope.freq_base' is %g, expected more than 1 with yarn",
+    if (r->st == STATOR_OK && !(s->rope_base > 1))
+        r->st = gguf_error(r->g, r->e, "key '%s.rope.freq_base' is %g, expected more than 1 with yarn",
                            s->arch_name, (double)s->rope_base);
-    if (r->rc != STATOR_OK)
+    if (r->st != STATOR_OK)
         return;
     double low = pair_of(s, fast), high = pair_of(s, slow);
     if (!s->rope_exact_bounds) {
@@ -115,7 +115,7 @@ static void read_factor(struct reader *r, struct shape *s) {
     char key[96];
     float factor = number(r, name, 0, 0, false, MOST_FACTOR);
     if (factor > 0 && factor < LEAST_FACTOR)
-        r->rc = gguf_error(r->g, r->e, "key '%s' is %g, expected 0 (none), or %g to %g", key_of(r, name, key),
+        r->st = gguf_error(r->g, r->e, "key '%s' is %g, expected 0 (none), or %g to %g", key_of(r, name, key),
                            (double)factor, (double)LEAST_FACTOR, (double)MOST_FACTOR);
     else if (factor > 0)
         s->rope_scale = factor;
@@ -136,15 +136,15 @@ static void read_scaling(struct reader *r, struct shape *s) {
     char key[96], shown[GGUF_SHOWN];
     struct gguf_text type = {"linear", 6};
     if (has(r, "scaling.type"))
-        r->rc = gguf_read_text(r->g, key_of(r, "scaling.type", key), &type, r->e);
+        r->st = gguf_read_text(r->g, key_of(r, "scaling.type", key), &type, r->e);
     else if (gguf_find_tensor(r->g, "rope_factors_long.weight") != NULL)
         type = (struct gguf_text){"longrope", 8};
-    if (r->rc != STATOR_OK || gguf_text_is(type, "none"))
+    if (r->st != STATOR_OK || gguf_text_is(type, "none"))
         return;
     bool yarn = gguf_text_is(type, "yarn"), longrope = gguf_text_is(type, "longrope");
     s->rope_needs_freqs = gguf_text_is(type, "llama3");
     if (!yarn && !longrope && !s->rope_needs_freqs && !gguf_text_is(type, "linear")) {
-        r->rc = gguf_error(
+        r->st = gguf_error(
             r->g, r->e,
             "key '%s': RoPE scaling '%s' is not supported (none, linear, yarn, llama3 and longrope are)", key,
             gguf_show(type, shown));
@@ -154,9 +154,9 @@ static void read_scaling(struct reader *r, struct shape *s) {
     if (!longrope && !s->rope_needs_freqs)
         read_factor(r, s);
     read_original(r, s);
-    if (yarn && r->rc == STATOR_OK)
+    if (yarn && r->st == STATOR_OK)
         read_yarn(r, s);
-    if (longrope && r->rc == STATOR_OK)
+    if (longrope && r->st == STATOR_OK)
         read_longrope(r, s);
 }
 
@@ -165,15 +165,15 @@ stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_erro
     char key[96];
     uint64_t n = 0;
     s->rope_scale = s->rope_magnitude = 1;
-    stator_status rc =
+    stator_status st =
         gguf_read_u64_or(g, key_of(&r, "dimension_count", key), 2, s->head_dim_k, s->head_dim_k, &n, e);
     s->n_rot = (uint32_t)n;
-    if (rc == STATOR_OK && n % 2 != 0)
-        rc = gguf_error(g, e, "key '%s' is %" PRIu64 ", expected an even number", key, n);
-    if (rc != STATOR_OK)
-        return rc;
+    if (st == STATOR_OK && n % 2 != 0)
+        st = gguf_error(g, e, "key '%s' is %" PRIu64 ", expected an even number", key, n);
+    if (st != STATOR_OK)
+        return st;
     s->rope_base = number(&r, "freq_base", 10000, 0, true, MOST);
-    if (r.rc == STATOR_OK)
+    if (r.st == STATOR_OK)
         read_scaling(&r, s);
-    return r.rc;
+    return r.st;
 }

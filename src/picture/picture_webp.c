@@ -60,9 +60,9 @@ static stator_status first_frame(const uint8_t *data, uint64_t size, const WebPB
                         .x = 2 * picture_le24(frame),
                         .y = 2 * picture_le24(frame + 3)};
     WebPBitstreamFeatures f;
-    stator_status rc = features(s->data, s->size, &f, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = features(s->data, s->size, &f, e);
+    if (st != STATOR_OK)
+        return st;
     s->width = (uint32_t)f.width;
     s->height = (uint32_t)f.height;
     s->lossless = f.format != 1;
@@ -74,9 +74,9 @@ static stator_status first_frame(const uint8_t *data, uint64_t size, const WebPB
 
 static stator_status find_still(const uint8_t *data, uint64_t size, WebPBitstreamFeatures *f, struct still *s,
                                 stator_error *e) {
-    stator_status rc = features(data, size, f, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = features(data, size, f, e);
+    if (st != STATOR_OK)
+        return st;
     if (f->has_animation)
         return first_frame(data, size, f, s, e);
     *s = (struct still){.data = data,
@@ -91,9 +91,9 @@ stator_status picture_webp_look(const uint8_t *data, uint64_t size, struct pictu
                                 stator_error *e) {
     WebPBitstreamFeatures f;
     struct still s;
-    stator_status rc = find_still(data, size, &f, &s, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = find_still(data, size, &f, &s, e);
+    if (st != STATOR_OK)
+        return st;
     head->stored_width = (uint32_t)f.width;
     head->stored_height = (uint32_t)f.height;
     uint64_t n = 0;
@@ -129,9 +129,9 @@ stator_status picture_webp_decode(const uint8_t *data, uint64_t size, const stru
     WebPBitstreamFeatures f;
     struct still s;
     WebPDecoderConfig config;
-    stator_status rc = find_still(data, size, &f, &s, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = find_still(data, size, &f, &s, e);
+    if (st != STATOR_OK)
+        return st;
     CHECK(WebPInitDecoderConfig(&config));
     const uint64_t row = 4 * (uint64_t)head->stored_width, skip = s.y * row + 4 * (uint64_t)s.x;
     if (skip != 0 || s.width != head->stored_width || s.height != head->stored_height)

@@ -261,9 +261,9 @@ static stator_status need_open_files(stator_error *e) {
 }
 
 static stator_status open_base(struct server_loop *l, stator_error *e) {
-    stator_status rc = need_open_files(e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = need_open_files(e);
+    if (st != STATOR_OK)
+        return st;
     struct event_config *c = event_config_new();
     if (c == NULL)
         return too_small("libevent", e);

@@ -85,14 +85,14 @@ static stator_status encode_word(const struct bpe *b, const struct vocab *v, str
     w->merger.pair = pair;
     w->merger.context = b;
     merger_run(&w->merger, (uint32_t)n);
-    stator_status status = STATOR_OK;
-    for (uint32_t i = 0; i != MERGER_END && status == STATOR_OK; i = w->merger.symbols[i].next) {
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i != MERGER_END && st == STATOR_OK; i = w->merger.symbols[i].next) {
         if (w->merger.symbols[i].id >= 0)
             ids_put(out, w->merger.symbols[i].id);
         else /* never merged, so one byte */
-            status = put_unknown(b, (unsigned char)text[i], out, e);
+            st = put_unknown(b, (unsigned char)text[i], out, e);
     }
-    return status;
+    return st;
 }
 
 static void cut_garbage(const char *text, uint64_t n, uint64_t *starts) {
@@ -117,16 +117,16 @@ stator_status bpe_encode(const struct bpe *b, const struct vocab *v, struct bpe_
         length = utf8_repair(text, length, w->text, &repairs);
         text = w->text;
     }
-    stator_status status = split_text(b->splitter, text, length, w->starts, w->pool, e);
-    if (status != STATOR_OK)
-        return status;
+    stator_status st = split_text(b->splitter, text, length, w->starts, w->pool, e);
+    if (st != STATOR_OK)
+        return st;
     if (repairs > REPAIRS_IN_WORD)
         cut_garbage(text, length, w->starts);
-    for (uint64_t at = 0, end; at < length && status == STATOR_OK; at = end) {
+    for (uint64_t at = 0, end; at < length && st == STATOR_OK; at = end) {
         end = split_next(w->starts, at);
-        status = encode_word(b, v, w, text + at, end - at, out, e);
+        st = encode_word(b, v, w, text + at, end - at, out, e);
     }
-    return status;
+    return st;
 }
 
 uint64_t bpe_piece(const struct bpe *b, struct gguf_text text, char *out, uint64_t capacity) {

@@ -76,22 +76,22 @@ static int count_patterns(const struct split_kind *kind) {
 
 stator_status split_measure(const struct split_kind *kind, uint64_t *bytes, stator_error *e) {
     struct pool pool = {NULL, 0, 0};
-    stator_status status = STATOR_OK;
+    stator_status st = STATOR_OK;
     pcre2_general_context *general = pcre2_general_context_create(pool_take, pool_give, &pool);
     pcre2_compile_context *context = general != NULL ? pcre2_compile_context_create(general) : NULL;
     pcre2_match_context *limits = general != NULL ? pcre2_match_context_create(general) : NULL;
     if (context == NULL || limits == NULL)
-        status = no_memory(e);
-    for (int i = 0; status == STATOR_OK && i < count_patterns(kind); i++) {
+        st = no_memory(e);
+    for (int i = 0; st == STATOR_OK && i < count_patterns(kind); i++) {
         pcre2_code *code = NULL;
-        status = compile(kind, i, context, &code, e);
+        st = compile(kind, i, context, &code, e);
         pcre2_code_free(code);
     }
     pcre2_match_context_free(limits);
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);
     *bytes = arith_round_up(sizeof(struct splitter), CARVE_ALIGN) + pool.used + POOL_SLACK;
-    return status;
+    return st;
 }
 
 stator_status split_create(const struct split_kind *kind, void *memory, uint64_t bytes, struct splitter **out,
@@ -111,9 +111,9 @@ stator_status split_create(const struct split_kind *kind, void *memory, uint64_t
     pcre2_set_depth_limit(s->limits, UINT32_MAX);
     s->n = count_patterns(kind);
     for (int i = 0; i < s->n; i++) {
-        stator_status status = compile(kind, i, context, &s->code[i], e);
-        if (status != STATOR_OK)
-            return status;
+        stator_status st = compile(kind, i, context, &s->code[i], e);
+        if (st != STATOR_OK)
+            return st;
     }
     *out = s;
     return STATOR_OK;
@@ -170,8 +170,8 @@ stator_status split_text(const struct splitter *s, const char *text, uint64_t n,
     pcre2_match_data *match = general != NULL ? pcre2_match_data_create(1, general) : NULL;
     if (match == NULL)
         return no_memory(e);
-    stator_status status = STATOR_OK;
-    for (int i = 0; status == STATOR_OK && i < s->n; i++)
-        status = run_pattern(s, i, text, n, starts, match, e);
-    return status;
+    stator_status st = STATOR_OK;
+    for (int i = 0; st == STATOR_OK && i < s->n; i++)
+        st = run_pattern(s, i, text, n, starts, match, e);
+    return st;
 }

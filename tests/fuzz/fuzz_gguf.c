@@ -96,9 +96,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct gguf *g = NULL;
     stator_error e;
-    stator_status rc = gguf_open(path, &g, &e);
-    CHECK((rc == STATOR_OK) == (g != NULL));
-    if (rc == STATOR_OK) {
+    stator_status st = gguf_open(path, &g, &e);
+    CHECK((st == STATOR_OK) == (g != NULL));
+    if (st == STATOR_OK) {
         fuzz_accepted("file");
         CHECK(gguf_host_bytes(g) <= 64 * (uint64_t)size + 20480);
         walk(g, size);
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             walk_tower(g, size);
         gguf_close(g);
     } else {
-        CHECK(rc == STATOR_BAD_MODEL && e.code == rc && strstr(e.text, path) == e.text);
+        CHECK(st == STATOR_BAD_MODEL && e.code == st && strstr(e.text, path) == e.text);
     }
     close(fd);
     return 0;

@@ -138,9 +138,10 @@ static inline void sim_note_states(const struct stator *s, bool sleeps) {
     sim_reach(SIM_ENGINE_SLEEPS, sleeps && running > 0);
     if (s->next_step == s->first_step)
         return;
-    const struct engine_step *st = &s->steps[s->first_step % s->max_steps];
-    sim_reach(SIM_READER_STALLS, st->reader != NULL && !st->running && st->at + 1 == s->planning.n_devices &&
-                                     step_fill_reader_room(st->reader) == 0);
+    const struct engine_step *step = &s->steps[s->first_step % s->max_steps];
+    sim_reach(SIM_READER_STALLS, step->reader != NULL && !step->running &&
+                                     step->at + 1 == s->planning.n_devices &&
+                                     step_fill_reader_room(step->reader) == 0);
 }
 
 #endif

@@ -330,33 +330,33 @@ static void report(const struct report *r, bool as_json) {
 
 /* Prints the listing and says whether stator can run the model. The shape is large: the caller gives it. */
 static stator_status inspect(struct report *r, struct shape *s, bool as_json, stator_error *e) {
-    stator_status rc = arch_read(r->gguf, s, e);
-    if (rc != STATOR_OK)
+    stator_status st = arch_read(r->gguf, s, e);
+    if (st != STATOR_OK)
         r->why_not = e->text;
     r->shape = s;
     sum_up(r);
     report(r, as_json);
-    return s->arch_unknown || gguf_tensors(r->gguf) == 0 ? STATOR_OK : rc;
+    return s->arch_unknown || gguf_tensors(r->gguf) == 0 ? STATOR_OK : st;
 }
 
 /* The same for an mmproj file, whose tower is read but not computed yet. */
 static stator_status inspect_tower(struct report *r, struct shape *s, const struct options_list *images,
                                    bool as_json, stator_error *e) {
     struct tower *t = malloc(sizeof *t);
-    stator_status rc = t != NULL ? tower_read(r->gguf, t, e) : error_set(e, STATOR_DOES_NOT_FIT, "no memory");
-    if (rc == STATOR_OK)
-        rc = inspect_pictures(t, images, r->pictures, e);
+    stator_status st = t != NULL ? tower_read(r->gguf, t, e) : error_set(e, STATOR_DOES_NOT_FIT, "no memory");
+    if (st == STATOR_OK)
+        st = inspect_pictures(t, images, r->pictures, e);
     memset(s, 0, sizeof *s);
     r->shape = s;
-    r->why_not = rc != STATOR_OK ? e->text : "vision towers are read, but not computed yet";
-    if (rc == STATOR_OK) {
+    r->why_not = st != STATOR_OK ? e->text : "vision towers are read, but not computed yet";
+    if (st == STATOR_OK) {
         r->tower = t;
         r->n_pictures = images->n;
     }
     sum_up(r);
     report(r, as_json);
     free(t);
-    return rc;
+    return st;
 }
 
 int inspect_command(int argc, char **argv) {
@@ -383,17 +383,17 @@ int inspect_command(int argc, char **argv) {
     stator_error e = {0};
     struct gguf *g = NULL;
     struct shape *s = malloc(sizeof *s);
-    stator_status rc =
+    stator_status st =
         s != NULL ? gguf_open(argument, &g, &e) : error_set(&e, STATOR_DOES_NOT_FIT, "no memory");
     static struct report r; /* large */
     r = (struct report){.gguf = g};
-    if (rc == STATOR_OK && tower_is(g))
-        rc = inspect_tower(&r, s, &images, as_json, &e);
-    else if (rc == STATOR_OK && images.n > 0)
-        rc = error_set(&e, STATOR_USAGE, "--image needs an mmproj file, and %s is none", argument);
-    else if (rc == STATOR_OK)
-        rc = inspect(&r, s, as_json, &e);
+    if (st == STATOR_OK && tower_is(g))
+        st = inspect_tower(&r, s, &images, as_json, &e);
+    else if (st == STATOR_OK && images.n > 0)
+        st = error_set(&e, STATOR_USAGE, "--image needs an mmproj file, and %s is none", argument);
+    else if (st == STATOR_OK)
+        st = inspect(&r, s, as_json, &e);
     gguf_close(g);
     free(s);
-    return out_end("inspect", rc, &e);
+    return out_end("inspect", st, &e);
 }

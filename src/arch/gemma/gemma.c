@@ -8,9 +8,9 @@ static const struct shape_place layer[] = {PARTS_DENSE_LAYER};
 static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = parts_read_neox(g, s, e);
+    stator_status st = parts_read_neox(g, s, e);
     s->embed_scale = (float)sqrt((double)s->n_embd);
-    return rc;
+    return st;
 }
 
 static void build(struct graph *g, const struct shape *s) {

@@ -29,42 +29,42 @@ static void set_scales(const struct gguf *g, struct shape *s, uint32_t layers_of
 }
 
 static stator_status read2(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = parts_read_neox(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_window(g, s, false, 2, e);
-    for (uint32_t i = 0; rc == STATOR_OK && s->window == 0 && i < s->n_layers; i++)
+    stator_status st = parts_read_neox(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_window(g, s, false, 2, e);
+    for (uint32_t i = 0; st == STATOR_OK && s->window == 0 && i < s->n_layers; i++)
         s->windowed[i] = i % 2 == 0;
     if (s->window == 0) /* the first files don't say */
         s->window = 4096;
-    if (rc == STATOR_OK && gguf_find(g, "gemma2.rope.freq_base_swa", NULL))
-        rc = shape_read_local_base(g, s, s->rope_base, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_caps(g, s, 50, 30, e);
-    if (rc == STATOR_OK)
+    if (st == STATOR_OK && gguf_find(g, "gemma2.rope.freq_base_swa", NULL))
+        st = shape_read_local_base(g, s, s->rope_base, e);
+    if (st == STATOR_OK)
+        st = shape_read_caps(g, s, 50, 30, e);
+    if (st == STATOR_OK)
         set_scales(g, s, 46);
-    return rc;
+    return st;
 }
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = parts_read_neox(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_window(g, s, false, 6, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_local_base(g, s, 10000, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_caps(g, s, 0, 0, e);
-    if (rc == STATOR_OK)
+    stator_status st = parts_read_neox(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_window(g, s, false, 6, e);
+    if (st == STATOR_OK)
+        st = shape_read_local_base(g, s, 10000, e);
+    if (st == STATOR_OK)
+        st = shape_read_caps(g, s, 0, 0, e);
+    if (st == STATOR_OK)
         set_scales(g, s, 62);
-    return rc;
+    return st;
 }
 
 /* Embedding models: attention sees tokens on both sides, and two matrices may follow (files that were
  * converted with the dense modules of sentence-transformers have them). The base of RoPE of layers with the
  * window is no key's. */
 static stator_status read_embedding(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = read(g, s, e);
+    stator_status st = read(g, s, e);
     s->sees_ahead = true;
-    return rc == STATOR_OK ? shape_read_u32_or(g, s, "dense_2_feat_out", 0, 1 << 20, 0, &s->dense, e) : rc;
+    return st == STATOR_OK ? shape_read_u32_or(g, s, "dense_2_feat_out", 0, 1 << 20, 0, &s->dense, e) : st;
 }
 
 static stator_status check_embedding(const struct gguf *g, const struct shape *s, stator_error *e) {

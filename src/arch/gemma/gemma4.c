@@ -48,27 +48,27 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     s->heads_by_kind = true;
     s->ff_by_layer = s->rope_neox = s->experts.norm = true;
     s->window_pattern = PATTERN;
-    stator_status rc = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_experts(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_shared_kv(g, s, e);
-    if (rc == STATOR_OK)
-        rc = parts_read_layer_embd(g, s, e);
-    if (rc == STATOR_OK)
-        rc = check_heads(g, shape_heads_of(s, UINT32_MAX), "", e);
-    if (rc == STATOR_OK)
-        rc = check_heads(g, s->window_heads, "_swa", e);
-    if (rc == STATOR_OK)
-        rc = shape_read_local_base(g, s, 10000, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_caps(g, s, 0, 0, e);
-    if (rc == STATOR_OK)
-        rc = gguf_read_f32_or(g, "gemma4.attention.scale", 0, &scale, e);
+    stator_status st = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
+    if (st == STATOR_OK)
+        st = shape_read_experts(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_shared_kv(g, s, e);
+    if (st == STATOR_OK)
+        st = parts_read_layer_embd(g, s, e);
+    if (st == STATOR_OK)
+        st = check_heads(g, shape_heads_of(s, UINT32_MAX), "", e);
+    if (st == STATOR_OK)
+        st = check_heads(g, s->window_heads, "_swa", e);
+    if (st == STATOR_OK)
+        st = shape_read_local_base(g, s, 10000, e);
+    if (st == STATOR_OK)
+        st = shape_read_caps(g, s, 0, 0, e);
+    if (st == STATOR_OK)
+        st = gguf_read_f32_or(g, "gemma4.attention.scale", 0, &scale, e);
     if (scale == 0)
         s->attention_scale = 1;
     s->embed_scale = (float)sqrt((double)s->n_embd);
-    return rc;
+    return st;
 }
 
 /* Layers that read an earlier layer's cache need no K and V. Of the others only those without the window may

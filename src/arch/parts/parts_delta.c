@@ -159,16 +159,16 @@ void parts_ssd(struct parts *p, uint32_t i, uint32_t normed) {
 /* Keys rope.dimension_sections divide the rotated dimensions among positions in time, height and width, which
  * are one number in text. */
 stator_status parts_read_hybrid(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = shape_read_nextn(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_delta(g, s, e);
-    if (rc == STATOR_OK && s->head_dim_k != s->head_dim_v)
-        rc = gguf_error(g, e,
+    stator_status st = shape_read_nextn(g, s, e);
+    if (st == STATOR_OK)
+        st = shape_read_delta(g, s, e);
+    if (st == STATOR_OK && s->head_dim_k != s->head_dim_v)
+        st = gguf_error(g, e,
                         "key '%s.attention.value_length' is %u, but gates lie beside heads of q, whose "
                         "attention.key_length is %u: only equal ones are supported",
                         s->arch_name, s->head_dim_v, s->head_dim_k);
     s->gated = s->rope_neox = true;
-    return rc;
+    return st;
 }
 
 void parts_hybrid(struct graph *g, const struct shape *s) {

@@ -299,7 +299,7 @@ void parts_dense(struct graph *g, const struct shape *s) {
 }
 
 stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = shape_read_dense(g, s, e);
+    stator_status st = shape_read_dense(g, s, e);
     s->rope_neox = true;
-    return rc;
+    return st;
 }

@@ -16,30 +16,30 @@ static stator_status check_there(const struct gguf *g, const struct shape *s, co
 
 stator_status parts_check_layer_embd(const struct gguf *g, const struct shape *s, stator_error *e) {
     static const char *const names[] = {"inp_gate", "proj", "post_norm"};
-    stator_status rc = check_there(g, s, "per_layer_token_embd.weight", s->layer_token_embd != NULL, e);
-    if (rc == STATOR_OK)
-        rc = check_there(g, s, "per_layer_model_proj.weight", s->layer_model_proj != NULL, e);
-    if (rc == STATOR_OK)
-        rc = check_there(g, s, "per_layer_proj_norm.weight", s->layer_proj_norm != NULL, e);
+    stator_status st = check_there(g, s, "per_layer_token_embd.weight", s->layer_token_embd != NULL, e);
+    if (st == STATOR_OK)
+        st = check_there(g, s, "per_layer_model_proj.weight", s->layer_model_proj != NULL, e);
+    if (st == STATOR_OK)
+        st = check_there(g, s, "per_layer_proj_norm.weight", s->layer_proj_norm != NULL, e);
     for (uint32_t i = 0; i < s->n_layers; i++)
-        for (uint32_t k = 0; rc == STATOR_OK && k < 3; k++) {
+        for (uint32_t k = 0; st == STATOR_OK && k < 3; k++) {
             char name[48];
             snprintf(name, sizeof name, "blk.%u.%s.weight", i, names[k]);
-            rc = check_there(g, s, name, s->layers[i].own[PARTS_EMBD_GATE + k] != NULL, e);
+            st = check_there(g, s, name, s->layers[i].own[PARTS_EMBD_GATE + k] != NULL, e);
         }
-    return rc;
+    return st;
 }
 
 stator_status parts_read_layer_embd(const struct gguf *g, struct shape *s, stator_error *e) {
     enum { MOST = 1 << 20 }; /* as other rows */
-    stator_status rc =
+    stator_status st =
         shape_read_u32_or(g, s, "embedding_length_per_layer_input", 0, MOST, 0, &s->layer_embd, e);
-    if (rc == STATOR_OK && (uint64_t)s->layer_embd * s->n_layers > MOST)
-        rc = gguf_error(g, e,
+    if (st == STATOR_OK && (uint64_t)s->layer_embd * s->n_layers > MOST)
+        st = gguf_error(g, e,
                         "key '%s.embedding_length_per_layer_input' is %u: at most %d for all %u layers "
                         "together are supported",
                         s->arch_name, s->layer_embd, (int)MOST, s->n_layers);
-    return rc;
+    return st;
 }
 
 /* Of layer i: (the norm of its part of a product of the embedding / sqrt(n_embd) + its own embedding *

@@ -11,12 +11,12 @@ static const struct shape_place global[] = {PARTS_ENDS};
 /* A shared expert is as wide as feed_forward_length where no key of its own says how wide. */
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->rope_neox = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    if (rc == STATOR_OK && s->experts.count > 0)
-        rc = shape_read_u32(g, s, "expert_feed_forward_length", 1, UINT32_MAX, &s->experts.ff, e);
-    if (rc == STATOR_OK && s->experts.count > 0 && s->experts.shared_ff == 0)
+    stator_status st = shape_read_experts(g, s, e);
+    if (st == STATOR_OK && s->experts.count > 0)
+        st = shape_read_u32(g, s, "expert_feed_forward_length", 1, UINT32_MAX, &s->experts.ff, e);
+    if (st == STATOR_OK && s->experts.count > 0 && s->experts.shared_ff == 0)
         s->experts.shared_ff = s->n_ff;
-    return rc;
+    return st;
 }
 
 const struct arch arch_qwen2moe = {.name = "qwen2moe",

@@ -18,8 +18,8 @@ static const struct shape_place nextn[] = {PARTS_NEXTN};
 static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc = shape_read_dense(g, s, e);
-    return rc == STATOR_OK ? parts_read_hybrid(g, s, e) : rc;
+    stator_status st = shape_read_dense(g, s, e);
+    return st == STATOR_OK ? parts_read_hybrid(g, s, e) : st;
 }
 
 const struct arch arch_qwen35 = {

@@ -26,8 +26,8 @@ static const struct shape_place global[] = {PARTS_ENDS};
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->experts.norm = true;
     s->delta.grouped = true;
-    stator_status rc = shape_read_experts(g, s, e);
-    return rc == STATOR_OK ? parts_read_hybrid(g, s, e) : rc;
+    stator_status st = shape_read_experts(g, s, e);
+    return st == STATOR_OK ? parts_read_hybrid(g, s, e) : st;
 }
 
 /* A key head's rows are whole panels, unless it is the only one. */

@@ -165,9 +165,9 @@ stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct 
     t->caller_mxcsr = _mm_getcsr();
     uint32_t processors = barrier_processors();
     if (cpus != NULL) {
-        stator_status rc = pin_caller(t, cpus, &processors, e);
-        if (rc != STATOR_OK)
-            return rc;
+        stator_status st = pin_caller(t, cpus, &processors, e);
+        if (st != STATOR_OK)
+            return st;
     }
     t->spin = alone && n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
     barrier_event_init(&t->go);
@@ -175,11 +175,11 @@ stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct 
     barrier_init(&t->inner, n, t->spin);
     _mm_setcsr(MXCSR_DEFAULT);
     for (uint32_t i = 1; i < n; i++) {
-        int rc = start_member(t, i, cpus);
-        if (rc != 0) {
+        int st = start_member(t, i, cpus);
+        if (st != 0) {
             team_destroy(t);
             return error_set(e, STATOR_FAILED, "can't start worker thread %u of %u: %s", i, n - 1,
-                             strerror(rc));
+                             strerror(st));
         }
     }
     *out = t;

@@ -224,18 +224,18 @@ static stator_status run_step(struct stator *s, uint32_t n, const struct step_pi
         h->cache[i].n_fill = 0;
     for (uint32_t i = 0; i < n; i++)
         add_turn(s, h, slot, &s->draft.turns[i]);
-    const struct engine_step st = {
+    const struct engine_step step = {
         .number = s->draft.step, .at = s->planning.n_devices, .n_tokens = h->n_tokens, .n_rows = h->n_rows};
     const uint64_t began = clock_ns();
-    stator_status rc = device->vtable->submit(device, number, e);
-    if (rc == STATOR_OK)
-        rc = wait(s, device, number, began, e);
-    if (rc != STATOR_OK)
-        return rc;
-    trace_step(s, &st);
+    stator_status st = device->vtable->submit(device, number, e);
+    if (st == STATOR_OK)
+        st = wait(s, device, number, began, e);
+    if (st != STATOR_OK)
+        return st;
+    trace_step(s, &step);
     s->draft.step++;
     atomic_fetch_add(&shown->draft_steps, 1);
-    atomic_fetch_add(&shown->draft_tokens, st.n_tokens);
+    atomic_fetch_add(&shown->draft_tokens, step.n_tokens);
     atomic_fetch_add(&shown->draft_ns, clock_ns() - began);
     *picks = device->vtable->picks(device, number);
     return STATOR_OK;

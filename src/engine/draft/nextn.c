@@ -22,16 +22,16 @@ struct pass {
 static stator_status run(const struct stator *s, const struct pass *p, const char *name, stator_error *e) {
     bool ended = false;
     const uint64_t begin = clock_ns();
-    stator_status rc = p->device->vtable->submit(p->device, p->slot, e);
-    while (rc == STATOR_OK && !ended) {
-        rc = p->device->vtable->wait(p->device, p->slot, LOOK_NS, &ended, e);
-        if (rc == STATOR_OK && !ended && clock_ns() - begin > s->deadline_ns)
+    stator_status st = p->device->vtable->submit(p->device, p->slot, e);
+    while (st == STATOR_OK && !ended) {
+        st = p->device->vtable->wait(p->device, p->slot, LOOK_NS, &ended, e);
+        if (st == STATOR_OK && !ended && clock_ns() - begin > s->deadline_ns)
             return error_set(e, STATOR_DEVICE,
                              "%s: wait: guesses of %u tokens have not ended after %.1f s: the device or its "
                              "driver hangs",
                              name, p->h->n_tokens, (double)s->deadline_ns * 1e-9);
     }
-    return rc;
+    return st;
 }
 
 static void begin_pass(struct pass *p) {
@@ -68,27 +68,28 @@ static void add_token(struct stator *s, const struct pass *p, struct engine_sequ
 
 /* The i-th of the sequences that a step had rows of; NULL: its rows are those of one before, or it has ended,
  * or does not guess. Nobody knows the hidden state of tokens that came without a row. */
-static struct engine_sequence *guessing(const struct stator *s, const struct engine_step *st, uint32_t i) {
-    struct engine_sequence *q = st->of_row[i];
-    if (i > 0 && st->of_row[i - 1] == q)
+static struct engine_sequence *guessing(const struct stator *s, const struct engine_step *step, uint32_t i) {
+    struct engine_sequence *q = step->of_row[i];
+    if (i > 0 && step->of_row[i - 1] == q)
         return NULL;
     const bool goes_on = q->flights == 0 && q->speculation.unseen == 0 &&
                          step_fill_runs(q, STATOR_GENERATE) && q->request->n_tokens > q->done;
     return goes_on && speculation_most(s, q) > 0 ? q : NULL;
 }
 
-stator_status nextn_follow(struct stator *s, struct engine_step *st, stator_error *e) {
-    const struct planning_device *last = &s->planning.devices[st->at];
-    struct pass p = {.device = s->devices[st->at].device, .slot = (uint32_t)(st->number % last->model.slots)};
-    CHECK(st->at + 1 == s->planning.n_devices);
+stator_status nextn_follow(struct stator *s, struct engine_step *step, stator_error *e) {
+    const struct planning_device *last = &s->planning.devices[step->at];
+    struct pass p = {.device = s->devices[step->at].device,
+                     .slot = (uint32_t)(step->number % last->model.slots)};
+    CHECK(step->at + 1 == s->planning.n_devices);
     p.at = p.device->vtable->step_slot(p.device, p.slot);
     p.h = (struct step_header *)p.at;
     const uint32_t share = step_fill_share(s);
-    stator_status rc = STATOR_OK;
-    for (uint32_t k = 0; k < share && rc == STATOR_OK; k++) {
+    stator_status st = STATOR_OK;
+    for (uint32_t k = 0; k < share && st == STATOR_OK; k++) {
         begin_pass(&p);
-        for (uint32_t i = 0; i < st->n_rows && p.h->n_tokens < s->planning.want.batch; i++) {
-            struct engine_sequence *q = guessing(s, st, i);
+        for (uint32_t i = 0; i < step->n_rows && p.h->n_tokens < s->planning.want.batch; i++) {
+            struct engine_sequence *q = guessing(s, step, i);
             if (q == NULL || k >= speculation_most(s, q))
                 continue;
             if (k == 0) {
@@ -100,17 +101,17 @@ stator_status nextn_follow(struct stator *s, struct engine_step *st, stator_erro
         }
         if (p.h->n_tokens == 0)
             break;
-        rc = run(s, &p, last->facts.name, e);
-        const struct step_pick *picks = rc == STATOR_OK ? p.device->vtable->picks(p.device, p.slot) : NULL;
+        st = run(s, &p, last->facts.name, e);
+        const struct step_pick *picks = st == STATOR_OK ? p.device->vtable->picks(p.device, p.slot) : NULL;
         const struct step_chunk *chunks = (const struct step_chunk *)(p.at + p.h->at_chunks);
-        if (rc == STATOR_OK)
-            trace_guess(s, st, k + 1, p.h, picks);
-        for (uint32_t i = 0; rc == STATOR_OK && i < p.h->n_chunks; i++) {
+        if (st == STATOR_OK)
+            trace_guess(s, step, k + 1, p.h, picks);
+        for (uint32_t i = 0; st == STATOR_OK && i < p.h->n_chunks; i++) {
             struct speculation *g = &s->sequences[chunks[i].slot].speculation;
             CHECK(g->n_ahead < CONFIG_MOST_GUESSES);
             if (picks[i].finite)
                 g->ahead[g->n_ahead++] = picks[i].token;
         }
     }
-    return rc;
+    return st;
 }

@@ -6,6 +6,6 @@
 #include "engine/engine.h"
 
 /* struct speculation_guesser. */
-stator_status nextn_follow(struct stator *s, struct engine_step *st, stator_error *e);
+stator_status nextn_follow(struct stator *s, struct engine_step *step, stator_error *e);
 
 #endif

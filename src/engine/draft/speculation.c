@@ -99,9 +99,9 @@ void speculation_begin(const struct stator *s, struct engine_sequence *q) {
         g->begin(q);
 }
 
-stator_status speculation_follow(struct stator *s, struct engine_step *st, stator_error *e) {
+stator_status speculation_follow(struct stator *s, struct engine_step *step, stator_error *e) {
     const struct speculation_guesser *g = guesser_of(s);
-    return g != NULL && g->follow != NULL ? g->follow(s, st, e) : STATOR_OK;
+    return g != NULL && g->follow != NULL ? g->follow(s, step, e) : STATOR_OK;
 }
 
 stator_status speculation_ready(struct stator *s, stator_error *e) {
@@ -137,14 +137,14 @@ bool speculation_may_draft(struct stator *s, uint32_t sequences) {
 }
 
 /* Time counts from the delivery before, if that step was of the same kind. */
-void speculation_time(struct stator *s, const struct engine_step *st, uint64_t tokens) {
+void speculation_time(struct stator *s, const struct engine_step *step, uint64_t tokens) {
     struct speculation_loads *l = &s->loads;
-    const bool same = st->generating == l->generating && st->drafts == l->drafts;
-    if (s->planning.want.guesses > 0 && st->generating > 1 && same &&
-        st->drafts == load_allows(s, st->generating))
-        speculation_load_step(&l->of[load_at(st->generating)], tokens, s->step_ns - l->at_ns);
-    l->generating = st->generating;
-    l->drafts = st->drafts;
+    const bool same = step->generating == l->generating && step->drafts == l->drafts;
+    if (s->planning.want.guesses > 0 && step->generating > 1 && same &&
+        step->drafts == load_allows(s, step->generating))
+        speculation_load_step(&l->of[load_at(step->generating)], tokens, s->step_ns - l->at_ns);
+    l->generating = step->generating;
+    l->drafts = step->drafts;
     l->at_ns = s->step_ns;
 }
 

@@ -31,7 +31,7 @@ struct speculation_guesser {
     /* Called after the tokens of a step's rows were taken. No step begins before it returns. It may run
      * passes of a model for the sequences of the step that continue, at most speculation_most for each. NULL:
      * nothing to run. An error means that a device has failed. */
-    stator_status (*follow)(struct stator *s, struct engine_step *st, stator_error *e);
+    stator_status (*follow)(struct stator *s, struct engine_step *step, stator_error *e);
     /* Called before a step is filled: the same for the sequences that will have a token in it. NULL: nothing
      * to run. */
     stator_status (*ready)(struct stator *s, stator_error *e);
@@ -88,9 +88,9 @@ uint32_t speculation_most(const struct stator *s, const struct engine_sequence *
 /* Whether the next step, which generates for so many sequences, may have draft tokens. */
 bool speculation_may_draft(struct stator *s, uint32_t sequences);
 /* Measures a delivered step that brought so many tokens. */
-void speculation_time(struct stator *s, const struct engine_step *st, uint64_t tokens);
+void speculation_time(struct stator *s, const struct engine_step *step, uint64_t tokens);
 /* Calls `follow` after a step of generating sequences was delivered. */
-stator_status speculation_follow(struct stator *s, struct engine_step *st, stator_error *e);
+stator_status speculation_follow(struct stator *s, struct engine_step *step, stator_error *e);
 /* Calls `ready` before a step is filled. */
 stator_status speculation_ready(struct stator *s, stator_error *e);
 /* For a benchmark that replays a text with an acceptance rate: writes its next draft tokens; returns how

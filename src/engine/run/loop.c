@@ -359,33 +359,34 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
 }
 
 /* Hands the tail's rows of logits to the reader. False: the reader has no room for the next row. */
-static bool hand_out_rows(struct stator *s, struct engine_step *st, const float *logits) {
-    struct engine_sequence *q = st->reader;
+static bool hand_out_rows(struct stator *s, struct engine_step *step, const float *logits) {
+    struct engine_sequence *q = step->reader;
     struct engine_request *r = q->request;
     const uint32_t width = shape_row_width(s->planning.shape);
-    CHECK(r->rows != NULL && st->row <= st->n_rows && st->rows_done + st->n_rows <= st->n_tokens);
-    for (; st->row < st->n_rows; st->row++) {
+    CHECK(r->rows != NULL && step->row <= step->n_rows && step->rows_done + step->n_rows <= step->n_tokens);
+    for (; step->row < step->n_rows; step->row++) {
         if (step_fill_reader_room(q) == 0)
             return false;
         float *row = r->rows->row[r->rows_told % ENGINE_READER_ROWS];
-        memcpy(row, logits + (size_t)st->row * width, width * sizeof *row);
+        memcpy(row, logits + (size_t)step->row * width, width * sizeof *row);
         r->rows_told++;
-        struct outbox_event ev = {
-            .kind = STATOR_EVENT_LOGITS, .position = st->position + st->rows_done + st->row, .logits = row};
+        struct outbox_event ev = {.kind = STATOR_EVENT_LOGITS,
+                                  .position = step->position + step->rows_done + step->row,
+                                  .logits = row};
         tell(s, r, &ev);
     }
-    st->rows_done += st->n_rows;
-    st->row = 0;
+    step->rows_done += step->n_rows;
+    step->row = 0;
     return true;
 }
 
-static void check_rows(struct engine_step *st, const struct step_pick *picks) {
-    for (uint32_t i = st->row; i < st->n_rows && !st->reader->failed; i++) {
+static void check_rows(struct engine_step *step, const struct step_pick *picks) {
+    for (uint32_t i = step->row; i < step->n_rows && !step->reader->failed; i++) {
         char text[128];
         snprintf(text, sizeof text, "the logits of position %u are not finite numbers",
-                 st->position + st->rows_done + i);
+                 step->position + step->rows_done + i);
         if (!picks[i].finite)
-            fail(st->reader, text);
+            fail(step->reader, text);
     }
 }
 
@@ -393,20 +394,20 @@ static void check_rows(struct engine_step *st, const struct step_pick *picks) {
  * the chunk were read. If other requests have work, the rest of the chunk is discarded and computed again
  * later, so that no request waits for a reader. Where a cache cannot go back (a state, or a ring that has
  * wrapped around), the other requests wait. *stalls: the reader has no room, and the step keeps its slot. */
-static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
+static stator_status read_rows(struct stator *s, struct engine_step *step, const float *logits,
                                const struct step_pick *picks, bool *stalls, stator_error *e) {
-    struct engine_sequence *q = st->reader;
-    if (st->round != q->round) { /* discarded while it was in flight */
-        pipeline_finish(s, st);
+    struct engine_sequence *q = step->reader;
+    if (step->round != q->round) { /* discarded while it was in flight */
+        pipeline_finish(s, step);
         return STATOR_OK;
     }
-    check_rows(st, picks);
+    check_rows(step, picks);
     bool ended = q->failed || step_fill_cancelled(q->request);
-    bool told = !ended && hand_out_rows(s, st, logits);
-    const uint32_t reached = st->rows_done + st->row; /* including the rows handed out just now */
-    CHECK(reached <= st->n_tokens);
+    bool told = !ended && hand_out_rows(s, step, logits);
+    const uint32_t reached = step->rows_done + step->row; /* including the rows handed out just now */
+    CHECK(reached <= step->n_tokens);
     bool others = !ended && step_fill_others(s, q) &&
-                  (reached == st->n_tokens || sequences_can_rewind(s, q, st->position + reached));
+                  (reached == step->n_tokens || sequences_can_rewind(s, q, step->position + reached));
     *stalls = !ended && !told && !others;
     if (*stalls) {
         /* A waiting reader does not count as a device that hangs. */
@@ -414,14 +415,15 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
         return STATOR_OK;
     }
     const uint32_t done = reached;
-    if (told && !others && done < st->n_tokens)
-        return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->planning.want.logits_rows), e);
-    if (!ended && done < st->n_tokens) {
+    if (told && !others && done < step->n_tokens)
+        return pipeline_again(s, step, done, ARITH_MIN(step->n_tokens - done, s->planning.want.logits_rows),
+                              e);
+    if (!ended && done < step->n_tokens) {
         /* Later positions of the cache are written again, with the same bytes. */
-        q->done = st->position + done;
+        q->done = step->position + done;
         q->round++;
     }
-    pipeline_finish(s, st);
+    pipeline_finish(s, step);
     if (!ended && q->done == q->request->n_tokens && q->flights == 0) {
         q->prompt_done_ns = clock_ns();
         finish(s, q, STATOR_REASON_LENGTH, STATOR_OK, "");
@@ -430,48 +432,49 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
 }
 
 /* Hands the results of a step to its requests. *stalls: as in read_rows. */
-static stator_status deliver(struct stator *s, struct engine_step *st, bool *stalls, stator_error *e) {
-    CHECK(!st->running && st->at + 1 == s->planning.n_devices);
-    struct device *d = s->devices[st->at].device;
-    uint32_t slot = (uint32_t)(st->number % s->planning.devices[st->at].model.slots);
+static stator_status deliver(struct stator *s, struct engine_step *step, bool *stalls, stator_error *e) {
+    CHECK(!step->running && step->at + 1 == s->planning.n_devices);
+    struct device *d = s->devices[step->at].device;
+    uint32_t slot = (uint32_t)(step->number % s->planning.devices[step->at].model.slots);
     s->step_ns = clock_ns();
-    if (st->ended_ns == 0)
-        st->ended_ns = s->step_ns;
+    if (step->ended_ns == 0)
+        step->ended_ns = s->step_ns;
     const float *logits = d->vtable->logits(d, slot);
     const struct step_pick *picks = d->vtable->picks(d, slot);
-    if (st->reader != NULL)
-        return read_rows(s, st, logits, picks, stalls, e);
+    if (step->reader != NULL)
+        return read_rows(s, step, logits, picks, stalls, e);
     /* The rows stay valid until this function returns, because no step begins before. */
-    pipeline_finish(s, st);
+    pipeline_finish(s, step);
     const uint64_t before = atomic_load(&s->shown.tokens_out);
-    for (uint32_t i = 0; i < st->n_rows;)
-        i += take_rows(s, st->of_row[i], logits + (size_t)i * shape_row_width(s->planning.shape), &picks[i]);
-    speculation_time(s, st, atomic_load(&s->shown.tokens_out) - before);
-    return speculation_follow(s, st, e);
+    for (uint32_t i = 0; i < step->n_rows;)
+        i +=
+            take_rows(s, step->of_row[i], logits + (size_t)i * shape_row_width(s->planning.shape), &picks[i]);
+    speculation_time(s, step, atomic_load(&s->shown.tokens_out) - before);
+    return speculation_follow(s, step, e);
 }
 
 /* One round over all devices: delivers steps that have ended and begins the next. False: nothing changed. */
-static bool work(struct stator *s, stator_error *e, stator_status *rc) {
+static bool work(struct stator *s, stator_error *e, stator_status *st) {
     bool moved = false;
     bool stalls = false;
-    *rc = pipeline_advance(s, &moved, e);
-    for (struct engine_step *st;
-         *rc == STATOR_OK && !stalls && !stopping(s) && (st = pipeline_ended(s)) != NULL;) {
-        *rc = deliver(s, st, &stalls, e);
+    *st = pipeline_advance(s, &moved, e);
+    for (struct engine_step *step;
+         *st == STATOR_OK && !stalls && !stopping(s) && (step = pipeline_ended(s)) != NULL;) {
+        *st = deliver(s, step, &stalls, e);
         moved = moved || !stalls;
     }
-    if (*rc != STATOR_OK || stopping(s) || !pipeline_has_room(s))
+    if (*st != STATOR_OK || stopping(s) || !pipeline_has_room(s))
         return moved;
-    *rc = speculation_ready(s, e);
-    if (*rc == STATOR_OK)
-        *rc = pictures_ready(s, e);
-    if (*rc != STATOR_OK || stopping(s))
+    *st = speculation_ready(s, e);
+    if (*st == STATOR_OK)
+        *st = pictures_ready(s, e);
+    if (*st != STATOR_OK || stopping(s))
         return moved;
     uint8_t *slot = NULL;
     struct engine_step *next = pipeline_next(s, &slot);
     if (!step_fill(s, next, slot))
         return moved;
-    *rc = pipeline_begin(s, e);
+    *st = pipeline_begin(s, e);
     return true;
 }
 
@@ -511,14 +514,14 @@ enum loop_next loop_round(struct stator *s) {
     drop_ended(s);
     admit_waiting(s);
     stator_error e = {0};
-    stator_status rc = STATOR_OK;
-    const bool moved = !s->broken && work(s, &e, &rc);
-    if (rc != STATOR_OK)
+    stator_status st = STATOR_OK;
+    const bool moved = !s->broken && work(s, &e, &st);
+    if (st != STATOR_OK)
         fail_all(s, &e);
 #ifdef STATOR_DEBUG
     balance_check(s);
 #endif
-    if (rc != STATOR_OK || moved)
+    if (st != STATOR_OK || moved)
         return LOOP_AGAIN;
     return !s->broken && pipeline_works(s) ? LOOP_DEVICES : LOOP_COMMANDS;
 }
@@ -527,12 +530,12 @@ void loop_run(struct stator *s) {
     while (!stopping(s)) {
         const enum loop_next next = loop_round(s);
         stator_error e = {0};
-        stator_status rc = STATOR_OK;
+        stator_status st = STATOR_OK;
         if (next == LOOP_DEVICES && !stopping(s))
-            rc = pipeline_wait(s, &e);
+            st = pipeline_wait(s, &e);
         else if (next == LOOP_COMMANDS && !stopping(s))
-            rc = idle(s, &e);
-        if (rc != STATOR_OK)
+            st = idle(s, &e);
+        if (st != STATOR_OK)
             fail_all(s, &e);
     }
     const uint64_t whole = s->first_step;

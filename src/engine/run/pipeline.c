@@ -91,10 +91,10 @@ bool pipeline_has_room(const struct stator *s) {
 struct engine_step *pipeline_next(struct stator *s, uint8_t **slot) {
     CHECK(s->next_step - s->first_step < s->max_steps);
     struct device *d = s->devices[0].device;
-    struct engine_step *st = &s->steps[s->next_step % s->max_steps];
-    *st = (struct engine_step){.number = s->next_step, .carried = st->carried, .of_row = st->of_row};
-    *slot = d->vtable->step_slot(d, slot_of(s, st->number));
-    return st;
+    struct engine_step *step = &s->steps[s->next_step % s->max_steps];
+    *step = (struct engine_step){.number = s->next_step, .carried = step->carried, .of_row = step->of_row};
+    *slot = d->vtable->step_slot(d, slot_of(s, step->number));
+    return step;
 }
 
 /* Whether steps run on it while we do something else. */
@@ -111,126 +111,127 @@ static void note_overlap(struct stator *s, uint32_t device) {
         atomic_store(&s->devices[device - 1].most_ahead, now);
 }
 
-static stator_status submit(struct stator *s, struct engine_step *st, uint32_t device, stator_error *e) {
-    CHECK(device < s->planning.n_devices && !st->running);
+static stator_status submit(struct stator *s, struct engine_step *step, uint32_t device, stator_error *e) {
+    CHECK(device < s->planning.n_devices && !step->running);
     struct engine_device *d = &s->devices[device];
-    st->at = device;
+    step->at = device;
     note_overlap(s, device);
     if (d->n_running == 0)
         d->busy_since_ns = clock_ns();
-    stator_status rc = d->device->vtable->submit(d->device, slot_of(s, st->number), e);
-    if (rc != STATOR_OK)
-        return rc;
-    st->running = true;
+    stator_status st = d->device->vtable->submit(d->device, slot_of(s, step->number), e);
+    if (st != STATOR_OK)
+        return st;
+    step->running = true;
     d->n_running++;
     return STATOR_OK;
 }
 
 /* A device of a tensor split, not the last one. */
-static stator_status submit_share(struct stator *s, struct engine_step *st, uint32_t device,
+static stator_status submit_share(struct stator *s, struct engine_step *step, uint32_t device,
                                   stator_error *e) {
     struct device *from = s->devices[device].device, *to = s->devices[device + 1].device;
-    const uint32_t slot = slot_of(s, st->number);
+    const uint32_t slot = slot_of(s, step->number);
     step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
-    st->at = device;
+    step->at = device;
     return from->vtable->submit(from, slot, e);
 }
 
 stator_status pipeline_begin(struct stator *s, stator_error *e) {
     DCHECK(pipeline_has_room(s));
-    struct engine_step *st = &s->steps[s->next_step % s->max_steps];
-    CHECK(st->number == s->next_step && st->n_tokens > 0 && st->n_chunks > 0);
-    for (uint32_t i = 0; i < st->n_chunks; i++)
-        st->carried[i]->flights++;
-    st->began_ns = clock_ns();
+    struct engine_step *step = &s->steps[s->next_step % s->max_steps];
+    CHECK(step->number == s->next_step && step->n_tokens > 0 && step->n_chunks > 0);
+    for (uint32_t i = 0; i < step->n_chunks; i++)
+        step->carried[i]->flights++;
+    step->began_ns = clock_ns();
     if (pipeline_is_empty(s))
-        atomic_store(&s->shown.moved_ns, st->began_ns);
+        atomic_store(&s->shown.moved_ns, step->began_ns);
     s->next_step++;
     for (uint32_t i = 0; i < entry(s); i++) {
-        stator_status rc = submit_share(s, st, i, e);
-        if (rc != STATOR_OK)
-            return rc;
+        stator_status st = submit_share(s, step, i, e);
+        if (st != STATOR_OK)
+            return st;
     }
-    return submit(s, st, entry(s), e);
+    return submit(s, step, entry(s), e);
 }
 
-/* The first device that works on the step now; the last one is st->at. */
-static uint32_t first_of(const struct stator *s, const struct engine_step *st) {
-    return entry(s) > 0 && !st->only_tail ? 0 : st->at;
+/* The first device that works on the step now; the last one is step->at. */
+static uint32_t first_of(const struct stator *s, const struct engine_step *step) {
+    return entry(s) > 0 && !step->only_tail ? 0 : step->at;
 }
 
 /* Waits at most timeout_ns until all devices that work on the step have ended it; looks at each, since one
  * may wait for another one that is lost. */
-static stator_status wait_for(struct stator *s, const struct engine_step *st, uint64_t timeout_ns,
+static stator_status wait_for(struct stator *s, const struct engine_step *step, uint64_t timeout_ns,
                               bool *ended, stator_error *e) {
-    stator_status rc = STATOR_OK;
+    stator_status st = STATOR_OK;
     *ended = true;
-    for (uint32_t i = first_of(s, st); i <= st->at && rc == STATOR_OK; i++) {
+    for (uint32_t i = first_of(s, step); i <= step->at && st == STATOR_OK; i++) {
         struct device *d = s->devices[i].device;
         bool one = false;
-        rc = d->vtable->wait(d, slot_of(s, st->number), *ended ? timeout_ns : 0, &one, e);
+        st = d->vtable->wait(d, slot_of(s, step->number), *ended ? timeout_ns : 0, &one, e);
         *ended = *ended && one;
     }
-    return rc;
+    return st;
 }
 
-static void trace_all(struct stator *s, const struct engine_step *st) {
-    for (uint32_t i = first_of(s, st); i <= st->at; i++) {
-        struct engine_step of = *st;
+static void trace_all(struct stator *s, const struct engine_step *step) {
+    for (uint32_t i = first_of(s, step); i <= step->at; i++) {
+        struct engine_step of = *step;
         of.at = i;
         trace_step(s, &of);
     }
 }
 
 /* Whether the step has ended where it is, waiting for it at most timeout_ns. */
-static stator_status look(struct stator *s, struct engine_step *st, uint64_t timeout_ns, stator_error *e) {
-    struct engine_device *d = &s->devices[st->at];
+static stator_status look(struct stator *s, struct engine_step *step, uint64_t timeout_ns, stator_error *e) {
+    struct engine_device *d = &s->devices[step->at];
     bool ended = false;
     const uint64_t asked = clock_ns(); /* before: whatever holds us up after the wait is not the device */
-    stator_status rc = wait_for(s, st, timeout_ns, &ended, e);
-    if (rc != STATOR_OK)
-        return rc;
+    stator_status st = wait_for(s, step, timeout_ns, &ended, e);
+    if (st != STATOR_OK)
+        return st;
     if (!ended) {
         d->hangs = asked - d->busy_since_ns > s->deadline_ns;
         if (!d->hangs)
             return STATOR_OK;
         return error_set(e, STATOR_DEVICE, "%s: wait: a step of %u tokens has not ended after %.1f s: %s",
-                         s->planning.devices[st->at].facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9,
-                         s->planning.devices[st->at].facts.remote
+                         s->planning.devices[step->at].facts.name, step->n_tokens,
+                         (double)s->deadline_ns * 1e-9,
+                         s->planning.devices[step->at].facts.remote
                              ? "the rank of that host was stopped or killed, or the network to it is cut"
                              : "the device or its driver hangs");
     }
-    CHECK(st->running && d->n_running > 0);
-    st->running = false;
+    CHECK(step->running && d->n_running > 0);
+    step->running = false;
     d->n_running--;
     d->busy_since_ns = clock_ns(); /* of the next one, which has waited behind this one */
-    trace_all(s, st);
+    trace_all(s, step);
     return STATOR_OK;
 }
 
-static stator_status move_on(struct stator *s, struct engine_step *st, stator_error *e) {
-    CHECK(!st->running && !is_last(s, st->at));
-    struct device *from = s->devices[st->at].device;
-    struct device *to = s->devices[st->at + 1].device;
-    uint32_t slot = slot_of(s, st->number);
+static stator_status move_on(struct stator *s, struct engine_step *step, stator_error *e) {
+    CHECK(!step->running && !is_last(s, step->at));
+    struct device *from = s->devices[step->at].device;
+    struct device *to = s->devices[step->at + 1].device;
+    uint32_t slot = slot_of(s, step->number);
     step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
-    return submit(s, st, st->at + 1, e);
+    return submit(s, step, step->at + 1, e);
 }
 
 stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
-        struct engine_step *st = step_of(s, i);
-        if (st->running) {
-            stator_status rc = look(s, st, 0, e);
-            if (rc != STATOR_OK)
-                return rc;
-            *moved = *moved || !st->running;
+        struct engine_step *step = step_of(s, i);
+        if (step->running) {
+            stator_status st = look(s, step, 0, e);
+            if (st != STATOR_OK)
+                return st;
+            *moved = *moved || !step->running;
         }
-        if (st->running || is_last(s, st->at) || !may_enter(s, i, st->at + 1))
+        if (step->running || is_last(s, step->at) || !may_enter(s, i, step->at + 1))
             continue;
-        stator_status rc = move_on(s, st, e);
-        if (rc != STATOR_OK)
-            return rc;
+        stator_status st = move_on(s, step, e);
+        if (st != STATOR_OK)
+            return st;
         *moved = true;
     }
     return STATOR_OK;
@@ -239,35 +240,35 @@ stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
 struct engine_step *pipeline_ended(struct stator *s) {
     if (pipeline_is_empty(s))
         return NULL;
-    struct engine_step *st = step_of(s, s->first_step);
-    return !st->running && is_last(s, st->at) ? st : NULL;
+    struct engine_step *step = step_of(s, s->first_step);
+    return !step->running && is_last(s, step->at) ? step : NULL;
 }
 
-stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t first, uint32_t rows,
+stator_status pipeline_again(struct stator *s, struct engine_step *step, uint32_t first, uint32_t rows,
                              stator_error *e) {
-    CHECK(st == pipeline_ended(s) && st->reader != NULL && rows <= s->planning.want.logits_rows);
-    struct device *d = s->devices[st->at].device;
-    uint8_t *slot = d->vtable->step_slot(d, slot_of(s, st->number));
+    CHECK(step == pipeline_ended(s) && step->reader != NULL && rows <= s->planning.want.logits_rows);
+    struct device *d = s->devices[step->at].device;
+    uint8_t *slot = d->vtable->step_slot(d, slot_of(s, step->number));
     struct step_header *h = (struct step_header *)slot;
     uint32_t *wanted = (uint32_t *)(slot + h->at_rows);
     for (uint32_t i = 0; i < rows; i++)
         wanted[i] = first + i;
     h->n_rows = rows;
     h->run_body = STEP_TAIL;
-    st->n_rows = rows;
-    st->only_tail = true;
+    step->n_rows = rows;
+    step->only_tail = true;
     atomic_store(&s->shown.moved_ns, clock_ns());
-    return submit(s, st, st->at, e);
+    return submit(s, step, step->at, e);
 }
 
-void pipeline_finish(struct stator *s, struct engine_step *st) {
-    CHECK(st == pipeline_ended(s));
-    CHECK(st->ended_ns >= st->began_ns);
-    uint64_t ns = st->ended_ns - st->began_ns;
-    for (uint32_t i = 0; i < st->n_chunks; i++) {
-        CHECK(st->carried[i]->flights > 0);
-        st->carried[i]->flights--;
-        struct engine_shown *shown = &st->carried[i]->request->shown;
+void pipeline_finish(struct stator *s, struct engine_step *step) {
+    CHECK(step == pipeline_ended(s));
+    CHECK(step->ended_ns >= step->began_ns);
+    uint64_t ns = step->ended_ns - step->began_ns;
+    for (uint32_t i = 0; i < step->n_chunks; i++) {
+        CHECK(step->carried[i]->flights > 0);
+        step->carried[i]->flights--;
+        struct engine_shown *shown = &step->carried[i]->request->shown;
         atomic_fetch_add(&shown->steps, 1);
         atomic_fetch_add(&shown->step_ns, ns);
         atomic_store(&shown->last_step_ns, ns);
@@ -285,9 +286,9 @@ stator_status pipeline_wait(struct stator *s, stator_error *e) {
     struct engine_step *oldest = step_of(s, s->first_step);
     uint32_t running = 0;
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
-        struct engine_step *st = step_of(s, i);
-        if (st->running && running++ == 0)
-            oldest = st;
+        struct engine_step *step = step_of(s, i);
+        if (step->running && running++ == 0)
+            oldest = step;
     }
     CHECK(running > 0); /* what does not run can move, so advance has moved it */
     return look(s, oldest, running == 1 ? LOOK_NS : NAP_NS, e);
@@ -296,12 +297,12 @@ stator_status pipeline_wait(struct stator *s, stator_error *e) {
 void pipeline_drain(struct stator *s) {
     uint64_t end = clock_ns() + s->deadline_ns;
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
-        struct engine_step *st = step_of(s, i);
-        bool ended = !st->running || s->devices[st->at].hangs;
+        struct engine_step *step = step_of(s, i);
+        bool ended = !step->running || s->devices[step->at].hangs;
         while (!ended && clock_ns() < end)
-            if (wait_for(s, st, LOOK_NS, &ended, NULL) != STATOR_OK)
+            if (wait_for(s, step, LOOK_NS, &ended, NULL) != STATOR_OK)
                 break; /* it is lost, and with it what it ran */
-        st->running = false;
+        step->running = false;
     }
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         s->devices[i].n_running = 0;

@@ -26,10 +26,10 @@ stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e);
 /* The oldest step, if it has ended on the last device; else NULL. */
 struct engine_step *pipeline_ended(struct stator *s);
 /* Runs the step's tail again, for `rows` of its tokens from `first` on. */
-stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t first, uint32_t rows,
+stator_status pipeline_again(struct stator *s, struct engine_step *step, uint32_t first, uint32_t rows,
                              stator_error *e);
 /* The step's results were read: it leaves the pipeline and its sequences. */
-void pipeline_finish(struct stator *s, struct engine_step *st);
+void pipeline_finish(struct stator *s, struct engine_step *step);
 /* Sleeps until a step may have ended, a millisecond at most. STATOR_DEVICE when a device is over its
  * deadline. */
 stator_status pipeline_wait(struct stator *s, stator_error *e);

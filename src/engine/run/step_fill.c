@@ -22,7 +22,7 @@
 struct filling {
     struct step_header *h;
     uint8_t *slot;
-    struct engine_step *st;
+    struct engine_step *step;
 };
 
 bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind) {
@@ -52,7 +52,7 @@ bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
 
 /* Where q's blocks are, and those that are new to it as to be cleared. */
 static void add_tables(struct stator *s, struct filling *f, struct engine_sequence *q) {
-    checkpoints_fill(s, f->h, f->st->number, q);
+    checkpoints_fill(s, f->h, f->step->number, q);
     size_t sequence = (size_t)(q - s->sequences);
     for (uint32_t i = 0; i < f->h->n_caches; i++) {
         struct step_cache *c = &f->h->cache[i];
@@ -84,17 +84,17 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     atomic_store(&r->shown.began_ns, q->began_ns);
     if (q->done < r->n_prompt)
         atomic_fetch_add(&s->shown.tokens_in, ARITH_MIN(n, r->n_prompt - q->done));
-    CHECK(h->n_chunks < s->planning.want.sequences && h->n_chunks == f->st->n_chunks);
+    CHECK(h->n_chunks < s->planning.want.sequences && h->n_chunks == f->step->n_chunks);
     uint32_t first = h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
     chunks[h->n_chunks++] = (struct step_chunk){
         .slot = sequence, .first = first, .n = all, .position = q->done, .tested = guesses};
-    f->st->carried[f->st->n_chunks++] = q;
+    f->step->carried[f->step->n_chunks++] = q;
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     memcpy(f->slot + h->at_tokens + (first + n) * sizeof(int32_t), q->speculation.tokens,
            guesses * sizeof(int32_t));
     if (r->n_pictures > 0)
-        pictures_fill(s, r, f->st->number, h, first, q->done, n);
+        pictures_fill(s, r, f->step->number, h, first, q->done, n);
     for (uint32_t i = 0; i < all; i++)
         step_writer_rope(s, h, f->slot, first + i, q->done + i);
     sequences_take_blocks(s, q, q->done + all);
@@ -103,7 +103,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     if (rows > 0) {
         CHECK(rows <= n && h->n_rows + rows + guesses <= s->planning.want.logits_rows);
         for (uint32_t i = n - rows; i < all; i++) {
-            f->st->of_row[h->n_rows] = q;
+            f->step->of_row[h->n_rows] = q;
             ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + i;
         }
         h->want_logits |= r->kind == STATOR_EMBED || r->logprobs || r->constraint.grammar != NULL ||
@@ -137,8 +137,8 @@ static uint32_t largest_group(const struct stator *s) {
 static bool groups_are_under_way(const struct stator *s) {
     uint32_t n = 0;
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
-        const struct engine_step *st = &s->steps[i % s->max_steps];
-        n += st->reader == NULL && st->n_rows > 0;
+        const struct engine_step *step = &s->steps[i % s->max_steps];
+        n += step->reader == NULL && step->n_rows > 0;
     }
     return n >= planning_stages(&s->planning);
 }
@@ -176,7 +176,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
     uint32_t n_guessing = 0;
     uint32_t spare = step_fill_spare(s, &n_guessing);
     bool alone = true;
-    f->st->drafts = speculation_may_draft(s, n_guessing);
+    f->step->drafts = speculation_may_draft(s, n_guessing);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];
@@ -225,7 +225,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
             alone = alone && generating;
         }
     }
-    f->st->generating = alone ? f->st->n_chunks : 0;
+    f->step->generating = alone ? f->step->n_chunks : 0;
 }
 
 /* Alone, a chunk is as large as the batch, and its tails wait for the reader. Beside others it has no more
@@ -235,10 +235,10 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
     uint32_t n = ARITH_MIN(left, largest_chunk(s, q->request->n_tokens));
     if (step_fill_others(s, q))
         n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->planning.want.logits_rows));
-    f->st->reader = q;
-    f->st->generating = 0;
-    f->st->round = q->round;
-    f->st->position = q->done;
+    f->step->reader = q;
+    f->step->generating = 0;
+    f->step->round = q->round;
+    f->step->position = q->done;
     add_chunk(s, f, q, n, 0);
     uint32_t *rows = (uint32_t *)(f->slot + f->h->at_rows);
     f->h->n_rows = ARITH_MIN(n, s->planning.want.logits_rows);
@@ -263,8 +263,8 @@ static struct engine_sequence *find_reader(struct stator *s) {
     return NULL;
 }
 
-bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
-    struct filling f = {.h = (struct step_header *)slot, .slot = slot, .st = st};
+bool step_fill(struct stator *s, struct engine_step *step, uint8_t *slot) {
+    struct filling f = {.h = (struct step_header *)slot, .slot = slot, .step = step};
     f.h->run_body = STEP_BODY;
     f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->want_logits = 0;
     for (uint32_t i = 0; i < f.h->n_caches; i++)
@@ -278,11 +278,11 @@ bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
         else if (!s->read_last)
             fill_generation(s, &f);
     }
-    s->read_last = st->reader != NULL;
-    if (st->reader == NULL && f.h->n_tokens > 0)
+    s->read_last = step->reader != NULL;
+    if (step->reader == NULL && f.h->n_tokens > 0)
         s->next_sequence = (s->next_sequence + 1) % s->planning.want.sequences;
-    st->n_tokens = f.h->n_tokens;
-    st->n_rows = f.h->n_rows;
-    CHECK(st->n_chunks == f.h->n_chunks && st->n_rows <= s->planning.want.logits_rows);
+    step->n_tokens = f.h->n_tokens;
+    step->n_rows = f.h->n_rows;
+    CHECK(step->n_chunks == f.h->n_chunks && step->n_rows <= s->planning.want.logits_rows);
     return f.h->n_tokens > 0;
 }

@@ -4,8 +4,8 @@
 
 #include "engine/engine.h"
 
-/* Fills st and its descriptor `slot`. False: no sequence has anything for a step. */
-bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
+/* Fills step and its descriptor `slot`. False: no sequence has anything for a step. */
+bool step_fill(struct stator *s, struct engine_step *step, uint8_t *slot);
 /* Whether q may have tokens in a step. */
 bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind);
 /* Whether a sequence other than q has something to compute, or will have when its step has ended. */

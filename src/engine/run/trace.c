@@ -101,45 +101,45 @@ static void put_event(struct trace *t, const char *name, uint32_t device, uint32
         name, device, thread, at / 1000, (unsigned)(at % 1000), took / 1000, (unsigned)(took % 1000));
 }
 
-/* The spans of st's slot, in its device; returns how many. */
-static uint32_t take_spans(struct stator *s, const struct engine_step *st) {
+/* The spans of the slot of step, in its device; returns how many. */
+static uint32_t take_spans(struct stator *s, const struct engine_step *step) {
     struct trace *t = s->trace;
     if (t == NULL || t->fd < 0 || t->failed != 0)
         return 0;
-    struct device *device = s->devices[st->at].device;
-    uint32_t slot = (uint32_t)(st->number % s->planning.devices[st->at].model.slots);
+    struct device *device = s->devices[step->at].device;
+    uint32_t slot = (uint32_t)(step->number % s->planning.devices[step->at].model.slots);
     return device->vtable->spans(device, slot, t->spans, t->max_spans);
 }
 
-static void put_spans(struct stator *s, const struct engine_step *st, const char *what, uint32_t n) {
+static void put_spans(struct stator *s, const struct engine_step *step, const char *what, uint32_t n) {
     struct trace *t = s->trace;
-    const struct planning_device *d = &s->planning.devices[st->at];
+    const struct planning_device *d = &s->planning.devices[step->at];
     char name[64];
-    put_event(t, what, st->at, 0, t->spans[0].begin_ns, t->spans[n - 1].end_ns);
+    put_event(t, what, step->at, 0, t->spans[0].begin_ns, t->spans[n - 1].end_ns);
     for (uint32_t i = 0; i < n && !d->facts.remote; i++) { /* another host tells of whole steps */
         const struct graph_op *op = &d->graph.ops[t->spans[i].op];
         if (op->layer == GRAPH_NONE)
             snprintf(name, sizeof name, "%s", graph_op_name(op));
         else
             snprintf(name, sizeof name, "blk.%u %s", op->layer, graph_op_name(op));
-        put_event(t, name, st->at, 1, t->spans[i].begin_ns, t->spans[i].end_ns);
+        put_event(t, name, step->at, 1, t->spans[i].begin_ns, t->spans[i].end_ns);
     }
 }
 
-void trace_step(struct stator *s, const struct engine_step *st) {
-    const uint32_t n = take_spans(s, st);
+void trace_step(struct stator *s, const struct engine_step *step) {
+    const uint32_t n = take_spans(s, step);
     if (n == 0)
         return;
     char name[64];
-    const bool tail = s->trace->spans[0].op >= s->planning.devices[st->at].graph.tail;
+    const bool tail = s->trace->spans[0].op >= s->planning.devices[step->at].graph.tail;
     snprintf(name, sizeof name, tail ? "step %" PRIu64 ": %u rows" : "step %" PRIu64 ": %u tokens",
-             st->number, tail ? st->n_rows : st->n_tokens);
-    put_spans(s, st, name, n);
+             step->number, tail ? step->n_rows : step->n_tokens);
+    put_spans(s, step, name, n);
 }
 
-void trace_guess(struct stator *s, const struct engine_step *st, uint32_t number, const struct step_header *h,
-                 const struct step_pick *picks) {
-    const uint32_t n = take_spans(s, st);
+void trace_guess(struct stator *s, const struct engine_step *step, uint32_t number,
+                 const struct step_header *h, const struct step_pick *picks) {
+    const uint32_t n = take_spans(s, step);
     if (n == 0)
         return;
     const struct step_chunk *chunks = (const struct step_chunk *)((const uint8_t *)h + h->at_chunks);
@@ -148,7 +148,7 @@ void trace_guess(struct stator *s, const struct engine_step *st, uint32_t number
     for (uint32_t i = 0; i < h->n_chunks && at < (int)sizeof name - 40; i++)
         at += snprintf(name + at, sizeof name - (size_t)at, "%s %" PRId32 " behind %u", i > 0 ? "," : "",
                        picks[i].token, chunks[i].position);
-    put_spans(s, st, name, n);
+    put_spans(s, step, name, n);
 }
 
 void trace_close(struct stator *s) {

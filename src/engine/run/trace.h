@@ -14,10 +14,10 @@ void trace_lay_out(struct stator *s, struct carve *c);
 /* STATOR_FAILED: the file cannot be created or written. */
 stator_status trace_open(struct stator *s, stator_error *e);
 /* The step has just ended on the device where it is. */
-void trace_step(struct stator *s, const struct engine_step *st);
-/* Draft token `number` (from 1 on) of each chunk's sequence, from the ended pass in st's slot. */
-void trace_guess(struct stator *s, const struct engine_step *st, uint32_t number, const struct step_header *h,
-                 const struct step_pick *picks);
+void trace_step(struct stator *s, const struct engine_step *step);
+/* Draft token `number` (from 1 on) of each chunk's sequence, from the ended pass in the step's slot. */
+void trace_guess(struct stator *s, const struct engine_step *step, uint32_t number,
+                 const struct step_header *h, const struct step_pick *picks);
 void trace_close(struct stator *s);
 /* After trace_close, on any thread. STATOR_FAILED: the file is incomplete. */
 stator_status trace_result(const struct stator *s, stator_error *e);

@@ -18,8 +18,8 @@ static struct team *create(uint32_t n, const int *cpus, void **memory) {
     stator_error e = {0};
     struct team *t = NULL;
     assert_int_equal(pages_map(team_bytes(n), "team", memory, &e), STATOR_OK);
-    stator_status rc = team_create(n, cpus, true, &phase, *memory, team_bytes(n), &t, &e);
-    if (rc != STATOR_OK)
+    stator_status st = team_create(n, cpus, true, &phase, *memory, team_bytes(n), &t, &e);
+    if (st != STATOR_OK)
         fail_msg("team_create: %s", e.text);
     assert_int_equal(team_size(t), n);
     return t;

@@ -28,9 +28,9 @@
 static void open_fails(const char *path, stator_status code, const char *part) {
     struct gguf *g = NULL;
     stator_error e = {0};
-    stator_status rc = gguf_open(path, &g, &e);
-    if (rc != code || g != NULL || strstr(e.text, part) == NULL || strstr(e.text, path) != e.text)
-        fail_msg("%s: status %d, expected %d and \"%s\": \"%s\"", path, (int)rc, (int)code, part, e.text);
+    stator_status st = gguf_open(path, &g, &e);
+    if (st != code || g != NULL || strstr(e.text, part) == NULL || strstr(e.text, path) != e.text)
+        fail_msg("%s: status %d, expected %d and \"%s\": \"%s\"", path, (int)st, (int)code, part, e.text);
 }
 
 /* Finishes the file, expects that it is refused, and frees the writer. */
@@ -303,9 +303,9 @@ static size_t truncate_everywhere(const uint8_t *data, size_t n, size_t longest)
         assert_int_equal(ftruncate(w.fd, (off_t)length), 0);
         struct gguf *g = NULL;
         stator_error e = {0};
-        stator_status rc = gguf_open(path, &g, &e);
-        if (rc != STATOR_BAD_MODEL || (strstr(e.text, "truncated") == NULL && length > 0))
-            fail_msg("%zu of %zu bytes: status %d \"%s\"", length, n, (int)rc, e.text);
+        stator_status st = gguf_open(path, &g, &e);
+        if (st != STATOR_BAD_MODEL || (strstr(e.text, "truncated") == NULL && length > 0))
+            fail_msg("%zu of %zu bytes: status %d \"%s\"", length, n, (int)st, e.text);
     }
     gguf_writer_free(&w);
     return longest;
@@ -356,10 +356,10 @@ static void changed_bytes(void **state) {
             assert_int_equal(pwrite(w.fd, &values[i], 1, (off_t)at), 1);
             struct gguf *g = NULL;
             stator_error e = {0};
-            stator_status rc = gguf_open(path, &g, &e);
-            assert_true(rc == STATOR_OK || rc == STATOR_BAD_MODEL);
-            rc == STATOR_OK ? good++ : bad++;
-            for (uint64_t k = 0; rc == STATOR_OK && k < gguf_keys(g); k++) {
+            stator_status st = gguf_open(path, &g, &e);
+            assert_true(st == STATOR_OK || st == STATOR_BAD_MODEL);
+            st == STATOR_OK ? good++ : bad++;
+            for (uint64_t k = 0; st == STATOR_OK && k < gguf_keys(g); k++) {
                 struct gguf_value v;
                 struct gguf_text name = gguf_key(g, k, &v);
                 assert_true(name.length > 0 && v.bytes <= w.out_bytes);

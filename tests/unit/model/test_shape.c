@@ -16,10 +16,10 @@ static stator_status read_model(struct gguf_writer *w, stator_error *e) {
     gguf_writer_finish(w);
     if (gguf_open(gguf_writer_memory_path(w, path), &g, e) != STATOR_OK)
         fail_msg("%s", e->text);
-    stator_status rc = arch_read(g, &shape, e);
+    stator_status st = arch_read(g, &shape, e);
     gguf_close(g); /* the tensors of the shape are gone: tests look at numbers only */
     gguf_writer_free(w);
-    return rc;
+    return st;
 }
 
 static void accepted(struct gguf_writer *w) {
@@ -30,9 +30,9 @@ static void accepted(struct gguf_writer *w) {
 
 static void refused(struct gguf_writer *w, const char *part) {
     stator_error e = {0};
-    stator_status rc = read_model(w, &e);
-    if (rc != STATOR_BAD_MODEL || strstr(e.text, part) == NULL || strstr(e.text, "/proc/self/fd/") != e.text)
-        fail_msg("status %d, expected \"%s\": \"%s\"", (int)rc, part, e.text);
+    stator_status st = read_model(w, &e);
+    if (st != STATOR_BAD_MODEL || strstr(e.text, part) == NULL || strstr(e.text, "/proc/self/fd/") != e.text)
+        fail_msg("status %d, expected \"%s\": \"%s\"", (int)st, part, e.text);
 }
 
 /* A tiny model without the named key or tensor; NULL: whole. */
@@ -495,9 +495,9 @@ static void reference_models(void **state) {
         stator_error e = {0};
         snprintf(relative, sizeof relative, "oracles/models/%s.gguf", models[i]);
         assert_int_equal(gguf_open(testing_shared(relative), &g, &e), STATOR_OK);
-        stator_status rc = arch_read(g, &shape, &e);
-        if (rc != STATOR_OK)
-            fail_msg("%s: %d \"%s\"", models[i], (int)rc, e.text);
+        stator_status st = arch_read(g, &shape, &e);
+        if (st != STATOR_OK)
+            fail_msg("%s: %d \"%s\"", models[i], (int)st, e.text);
         if (i == 0) {
             assert_true(shape.tied && shape.rope_freqs != NULL && shape.rope_freqs->ne[0] == 16 &&
                         shape.rope_base == 500000);

@@ -14,10 +14,10 @@ static void solve_with(struct pack_block *b, size_t n, const struct pack_options
     void *work = aligned_alloc(64, bytes);
     assert_non_null(work);
     stator_error e = {0};
-    stator_status rc = pack_solve_with(b, n, o, work, bytes, r, &e);
+    stator_status st = pack_solve_with(b, n, o, work, bytes, r, &e);
     free(work);
-    if (rc != expected)
-        fail_msg("pack_solve: %d instead of %d: %s", (int)rc, (int)expected, e.text);
+    if (st != expected)
+        fail_msg("pack_solve: %d instead of %d: %s", (int)st, (int)expected, e.text);
 }
 
 static void solve_into(struct pack_block *b, size_t n, struct pack_result *r, stator_status expected) {
