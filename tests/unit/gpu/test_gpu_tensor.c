@@ -33,7 +33,8 @@ static struct {
     const char *says;
 } now;
 
-/* Logits of n tokens; those of the CPU if use is NULL. The caller frees them. */
+/* Logits of n tokens; those of the CPU if use is NULL. The caller frees them. NULL: GPUs have no kernel for
+ * an op of the model. */
 static float *logits_of(const char *model, const char *use, const char *split, const char *more, uint32_t n,
                         size_t *bytes) {
     const char *sets[] = {use != NULL ? use : "devices.use=cpu:0",
@@ -44,7 +45,16 @@ static float *logits_of(const char *model, const char *use, const char *split, c
                           split != NULL ? split : "devices.split=auto",
                           more != NULL ? more : "memory.batch=64",
                           NULL};
-    stator *s = harness_start(model, sets);
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 7};
+    stator *s = NULL;
+    stator_error e = {0};
+    if (stator_open(&o, &s, &e) != STATOR_OK || stator_start(s, &e) != STATOR_OK) {
+        stator_close(s);
+        if (strstr(e.text, "there is no GPU kernel") == NULL)
+            fprintf(stderr, "%s: %s\n", model, e.text);
+        CHECK(strstr(e.text, "there is no GPU kernel") != NULL);
+        return NULL;
+    }
     make_ids(harness_vocab(s));
     *bytes = n * harness_vocab(s) * sizeof(float);
     float *got = harness_logits(s, ids, n);
@@ -52,13 +62,16 @@ static float *logits_of(const char *model, const char *use, const char *split, c
     return got;
 }
 
+static uint32_t compared; /* models */
+
 static void compare(const char *model, const char *use, const char *split, const char *more, uint32_t n) {
     size_t bytes = 0;
     float *expected = logits_of(model, NULL, NULL, NULL, n, &bytes);
     float *got = logits_of(model, use, split, more, n, &bytes);
-    if (memcmp(got, expected, bytes) != 0)
+    if (got != NULL && memcmp(got, expected, bytes) != 0)
         fprintf(stderr, "%s: logits differ with %s, %s, %s\n", model, use, split, more);
-    CHECK(memcmp(got, expected, bytes) == 0);
+    CHECK(got == NULL || memcmp(got, expected, bytes) == 0);
+    compared += got != NULL;
     free(got);
     free(expected);
     CHECK(zesim_counter("violations") == 0);
@@ -73,12 +86,11 @@ static void architectures_of(void) {
         peer_model_write(&w, m, i % 2 == 0 ? BLOCK_F32 : BLOCK_Q8_0);
         gguf_writer_finish(&w);
         CHECK(gguf_writer_memory_path(&w, path) != NULL);
-        if (!(m->flags & PEER_SSD))
-            compare(path, i % 3 == 0 ? THREE : TWO,
-                    i % 3 == 0 ? "devices.split=tensor:1,3,2" : "devices.split=tensor", "memory.batch=24",
-                    40);
+        compare(path, i % 3 == 0 ? THREE : TWO,
+                i % 3 == 0 ? "devices.split=tensor:1,3,2" : "devices.split=tensor", "memory.batch=24", 40);
         gguf_writer_free(&w);
     }
+    CHECK(compared > 0);
 }
 
 static void architectures(void **state) {
