@@ -127,6 +127,19 @@ static void many(void **state) {
     }
 }
 
+/* False: the model has an op that is not divided yet, and is refused for it, or gives no logits. */
+static bool divides(const char *model, const char *const *sets, size_t n_sets) {
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = n_sets};
+    stator *s = NULL;
+    stator_error e = {0};
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_plan(s, &e);
+    stator_close(s);
+    assert_true(st == STATOR_OK || (st == STATOR_USAGE && strstr(e.text, "devices.split") != NULL));
+    return st == STATOR_OK;
+}
+
 /* A small model of every architecture, of odd shapes: in F32, and in Q8_0 with uneven shares. */
 static void architectures(void **state) {
     (void)state;
@@ -136,7 +149,7 @@ static void architectures(void **state) {
         const struct peer_model *m = &peer_models[i / 2];
         char path[GGUF_WRITER_PATH];
         struct gguf_writer w = gguf_writer_new();
-        peer_model_write(&w, m, i % 2 == 0 ? BLOCK_F32 : BLOCK_Q8_0);
+        peer_model_write(&w, m, i % 2 == 0 || m->nope % 32 != 0 ? BLOCK_F32 : BLOCK_Q8_0);
         gguf_writer_finish(&w);
         assert_non_null(gguf_writer_memory_path(&w, path));
         const char *plain[] = {"cpu.threads=2", "memory.context=96", NULL};
@@ -146,6 +159,10 @@ static void architectures(void **state) {
                               "cpu.threads=2",
                               "memory.context=96",
                               NULL};
+        if (!divides(path, sets, 5)) {
+            gguf_writer_free(&w);
+            continue;
+        }
         stator *s = harness_start(path, plain);
         for (size_t k = 0; k < N_IDS; k++)
             ids[k] %= (int32_t)harness_vocab(s);
