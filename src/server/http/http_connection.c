@@ -385,7 +385,7 @@ static void probe(struct http_connection *c) {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     c->half = true;
     if (c->x.status == 0 && !c->head.http10 && send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL) < 0 &&
-        errno != EAGAIN && errno != EWOULDBLOCK)
+        errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
         c->broken = true;
 }
 
