@@ -36,6 +36,8 @@ uint64_t count_loader_since; /* by the trampolines below */
     X(zeEventPoolDestroy)                                                                                    \
     X(zeEventDestroy)                                                                                        \
     X(zeEventHostReset)                                                                                      \
+    X(zeEventHostSynchronize)                                                                                \
+    X(zeEventHostSignal)                                                                                     \
     X(zeEventQueryKernelTimestamp)                                                                           \
     X(zeModuleDestroy)                                                                                       \
     X(zeModuleBuildLogGetString)                                                                             \
