@@ -425,7 +425,18 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
 }
 
 /* The step on the CPU device in the scalar tier: before -> cpu. */
+enum { GPU_MODEL_OPS = 256 };
+
 static inline void gpu_model_run_cpu(struct gpu_model *m) {
+    /* Where rows of experts lie apart, a CPU leaves them to whoever mixes them; here it shall mix them
+     * itself. */
+    uint32_t apart[GPU_MODEL_OPS];
+    assert_true(m->graph.n_ops <= GPU_MODEL_OPS);
+    for (uint32_t i = 0; i < m->graph.n_ops; i++) {
+        apart[i] = m->graph.ops[i].work;
+        if (m->graph.ops[i].kind == GRAPH_EXPERTS)
+            m->graph.ops[i].work = GRAPH_NONE;
+    }
     struct device_options o = {.threads = 1, .tier = "scalar", .cpu_devices = 1};
     struct device_choice choice;
     uint32_t n = 0;
@@ -459,6 +470,8 @@ static inline void gpu_model_run_cpu(struct gpu_model *m) {
                 memcpy(m->cpu[a][s], d->vtable->map(d, (enum device_arena)a, s), m->bytes[a][s]);
     d->vtable->close(d);
     free(memory);
+    for (uint32_t i = 0; i < m->graph.n_ops; i++)
+        m->graph.ops[i].work = apart[i];
 }
 
 /* The value, form and row that byte `at` of the arena belongs to. */

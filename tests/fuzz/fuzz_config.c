@@ -27,8 +27,11 @@ static void round_trip(const struct config *c) {
         if (key == CONFIG_MODEL_PATH || key == CONFIG_DEVICES_SPLIT || strncmp(row->name, "kv_", 3) == 0)
             continue; /* checked together with other keys */
         int n =
-            snprintf(set, sizeof set, "model={path=\"m\"} %s={%s=%s%s}", row->section, row->name, value,
-                     strcmp(row->section, "memory") == 0 && key != CONFIG_MEMORY_BATCH ? ";batch=65536" : "");
+            strcmp(row->section, "model") == 0
+                ? snprintf(set, sizeof set, "model={path=\"m\";%s=%s}", row->name, value)
+                : snprintf(set, sizeof set, "model={path=\"m\"} %s={%s=%s%s}", row->section, row->name, value,
+                           strcmp(row->section, "memory") == 0 && key != CONFIG_MEMORY_BATCH ? ";batch=65536"
+                                                                                             : "");
         stator_status st = config_parse(set, (size_t)n, "again", "/", NULL, 0, &again, &e);
         CHECK(st == STATOR_OK || key == CONFIG_MEMORY_STAGING || key == CONFIG_MEMORY_HOST_LIMIT);
         if (st != STATOR_OK)

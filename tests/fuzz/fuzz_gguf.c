@@ -83,7 +83,7 @@ static void walk_tower(const struct gguf *g, size_t size) {
         return;
     }
     CHECK(tower.tensors == gguf_tensors(g) && tower.tensor_bytes <= size);
-    CHECK(tower.global[TOWER_PATCH].weight != NULL && tower.layer[0][TOWER_NORM_1].bias != NULL);
+    CHECK(tower.global[TOWER_PATCH].weight != NULL && tower.layer[0][TOWER_NORM_1].weight != NULL);
     CHECK(tower_size_of(&tower, 640, 480, TOWER_PIXELS, &seen, &e) == STATOR_OK);
     CHECK(seen.across >= 1 && seen.down >= 1 && seen.across * tower.patch * tower.merge == seen.width);
     fuzz_accepted("tower");
