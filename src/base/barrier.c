@@ -71,7 +71,10 @@ bool barrier_event_wait(struct barrier_event *v, uint32_t old, uint32_t spin, ui
         bool forever = timeout_ns == UINT64_MAX;
         if (!forever)
             CHECK(ck_ec_deadline(&deadline, &futex_mode, &timeout) == 0);
-        changed = ck_ec32_wait(&v->count, &futex_mode, old, forever ? NULL : &deadline) == 0;
+        /* A wait without a deadline ends with the change only: who goes on too early is one meeting ahead. */
+        do
+            changed = ck_ec32_wait(&v->count, &futex_mode, old, forever ? NULL : &deadline) == 0;
+        while (forever && !changed);
     }
     BARRIER_ACQUIRE(v);
     return changed;
