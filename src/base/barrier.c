@@ -71,10 +71,14 @@ bool barrier_event_wait(struct barrier_event *v, uint32_t old, uint32_t spin, ui
         bool forever = timeout_ns == UINT64_MAX;
         if (!forever)
             CHECK(ck_ec_deadline(&deadline, &futex_mode, &timeout) == 0);
-        /* A wait without a deadline ends with the change only: who goes on too early is one meeting ahead. */
-        do
-            changed = ck_ec32_wait(&v->count, &futex_mode, old, forever ? NULL : &deadline) == 0;
-        while (forever && !changed);
+        /* ck_ec32_wait says 0 without a change if a signaller that was held up clears the flag of waiters
+         * only now, for a value that is past (ck 0.7.1, src/ck_ec.c: it compares with the flag). Who goes on
+         * then is one meeting ahead. So the value decides. */
+        bool waits;
+        do {
+            waits = ck_ec32_wait(&v->count, &futex_mode, old, forever ? NULL : &deadline) == 0;
+            changed = ck_ec32_value(&v->count) != old;
+        } while (!changed && (waits || forever));
     }
     BARRIER_ACQUIRE(v);
     return changed;

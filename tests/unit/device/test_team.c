@@ -6,10 +6,15 @@
 #include "os/pages.h"
 #include "device/cpu/team.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 
 static struct phase phase;
@@ -297,13 +302,52 @@ static void event_times_out(void **state) {
     assert_true(barrier_event_value(&v) != old);
 }
 
+struct waiting {
+    struct barrier_event event;
+    _Atomic uint32_t went_on;
+};
+
+static void *wait_for_change(void *context) {
+    struct waiting *w = context;
+    barrier_event_wait(&w->event, 0, 1, UINT64_MAX);
+    atomic_store(&w->went_on, 1);
+    return NULL;
+}
+
+static void wake_all(const struct ck_ec_ops *ops, const uint32_t *address) {
+    (void)ops;
+    syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A signaller may be held up between its change and the end of its signal, and wakes who waits for the next
+ * change: that one must go on waiting. */
+static void late_wakes(void **state) {
+    (void)state;
+    static const struct ck_ec_ops ops = {.wake32 = wake_all};
+    struct waiting w = {.went_on = 0};
+    pthread_t thread;
+    barrier_event_init(&w.event);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_change, &w), 0);
+    for (uint32_t i = 0; i < 300000; i++)
+        ck_ec32_wake(&w.event.count, &ops);
+    assert_int_equal(atomic_load(&w.went_on), 0);
+    barrier_event_signal(&w.event);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(atomic_load(&w.went_on), 1);
+}
+
 int main(void) {
     phase_init(&phase);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(event_times_out),         cmocka_unit_test(runs_and_barriers),
-        cmocka_unit_test(members_are_as_promised), cmocka_unit_test(a_processor_that_is_not_there),
-        cmocka_unit_test(create_and_destroy),      cmocka_unit_test(sleepers_wake),
-        cmocka_unit_test(shares_are_taken_once),   cmocka_unit_test(latency),
+        cmocka_unit_test(event_times_out),
+        cmocka_unit_test(runs_and_barriers),
+        cmocka_unit_test(members_are_as_promised),
+        cmocka_unit_test(a_processor_that_is_not_there),
+        cmocka_unit_test(create_and_destroy),
+        cmocka_unit_test(sleepers_wake),
+        cmocka_unit_test(shares_are_taken_once),
+        cmocka_unit_test(late_wakes),
+        cmocka_unit_test(latency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
