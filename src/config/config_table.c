@@ -61,14 +61,14 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "of devices.use. \"3,1\" gives the first device three quarters of the layers. Numbers "
                  "that add up to the number of layers are counts. \"auto\" assumes that a CPU of this "
                  "machine has an eighth of the speed of the slowest GPU. \"tensor\" gives every device an "
-                 "equal share of each layer instead, and \"tensor:3,1\" shares in these proportions; so far "
-                 "only CPU devices can do that."},
+                 "equal share of each layer instead, and \"tensor:3,1\" shares in these proportions."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help = "The devices of a machine as `stator devices --save` writes them: "
                  "\"level_zero:0=24GiB,max_alloc=19GiB,bandwidth=456GB/s; level_zero:1=..\". `stator "
                  "plan` and `stator config` use them instead of the devices of this machine. A run warns "
-                 "if they differ."},
+                 "if they differ. \"link=31GB/s,hop=12us\" are the rate and the latency from GPU to GPU, for "
+                 "the estimate of a split's speed."},
     [CONFIG_DEVICES_DEADLINE] =
         {KEY(devices, deadline), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 86400,
          .default_text = "60", .unit = "seconds",

@@ -70,6 +70,8 @@ struct device_facts {
     uint64_t max_alloc; /* largest single allocation; 0: no limit */
     uint64_t bandwidth; /* bytes per second; 0: not known */
     uint64_t bus;       /* bytes per second from host memory; 0: not known. The plan does not depend on it */
+    uint64_t link;      /* bytes per second into the memory of another device; 0: not known. Of estimates */
+    uint64_t hop_ns;    /* until another device has seen a few bytes from this one; 0: not known. Likewise */
     uint64_t alignment; /* of slices */
 };
 

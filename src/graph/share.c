@@ -361,7 +361,8 @@ void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *fi
     *end = x->ends[index];
 }
 
-uint64_t share_received(const struct graph *g) {
+/* Bytes of the token's rows in all exchanges, the device's own or the others'. */
+static uint64_t exchanged_bytes(const struct graph *g, bool own) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         uint32_t first = 0, end = 0;
@@ -369,9 +370,18 @@ uint64_t share_received(const struct graph *g) {
             continue;
         const struct graph_exchanged *x = &g->ops[i].exchanged;
         share_columns(x, g->want.share.index, &first, &end);
-        bytes += (uint64_t)(x->ends[x->count - 1] - (end - first)) * ARITH_MAX(x->used, 1u) * sizeof(float);
+        const uint32_t mine = end - first, columns = own ? mine : x->ends[x->count - 1] - mine;
+        bytes += (uint64_t)columns * ARITH_MAX(x->used, 1u) * sizeof(float);
     }
     return bytes;
+}
+
+uint64_t share_received(const struct graph *g) {
+    return exchanged_bytes(g, false);
+}
+
+uint64_t share_given_each(const struct graph *g) {
+    return exchanged_bytes(g, true);
 }
 
 uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_t receiver, uint32_t source) {

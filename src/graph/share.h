@@ -26,6 +26,9 @@ void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *fi
 /* Bytes that the device gets from the others for each token. */
 uint64_t share_received(const struct graph *g);
 
+/* Bytes that it gives to each of the others for each token. */
+uint64_t share_given_each(const struct graph *g);
+
 /* Landing zones. A half of graph.zone has room for the rows that the other devices push for one exchange:
  * source by source, rows of its columns. Consecutive exchanges of a device use the halves in turn, also from
  * one step to the next, and every device tells every other one when its rows have landed. So whoever pushes

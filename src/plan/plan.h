@@ -19,8 +19,10 @@
  *     draft               true: the device of the model that guesses (speculation.mode "draft"), the last
  *     vision              true: the device of the vision tower (model.vision), the last
  *     layers              {first, count}
- *     share               {index, of, received_bytes_per_token: from the other devices}, with a tensor split:
- *                         the device has a share of each of those layers
+ *     share               {index, of, received_bytes_per_token: from all other devices,
+ *                         given_bytes_per_token: to each of them, exchanges_per_token, route: "direct",
+ *                         "staged" or "by probe", why}, with a tensor split: the device has a share of each
+ *                         of those layers
  *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
  *                         zero rows in it
@@ -41,6 +43,9 @@
  *             was not searched}; both without spilling
  *   checkpoints     how many copies of windows and states are planned for (server.checkpoints)
  *   spill_slowdown  struct plan's slowdown, where it is known
+ *   estimate  struct plan_rates, where it is known: {link_bytes_per_second, link_assumed, hop_ns,
+ * hop_assumed, layers_tokens_per_second, tensor_tokens_per_second (or no_tensor, why),
+ *             groups_tokens_per_second (four devices or more, and an even number)}
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
  *             largest_sequences, kv_type: the largest smaller type for K and V that would fit (absent: none)}
  */
@@ -111,7 +116,9 @@ struct plan_place {
     uint32_t n_layers;
     uint32_t share,
         n_shares; /* tensor split: the device has share `share` of n_shares of each layer; else 0 */
-    uint64_t received_per_token; /* tensor split: bytes of values from the other devices */
+    uint64_t received_per_token; /* tensor split: bytes of values from all other devices, */
+    uint64_t given_per_token;    /* and to each of them */
+    uint32_t exchanges;          /* tensor split: of a token */
     uint64_t weights_in_file;
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */
@@ -119,7 +126,8 @@ struct plan_place {
     uint64_t kv_per_sequence; /* windows and states; of a draft also its copies of states */
     uint64_t kv_per_checkpoint;
     struct plan_spill spill;
-    /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */
+    /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. With a
+     * tensor split: to every other device. */
     char route[16];
     char route_why[96];
 };
@@ -158,6 +166,19 @@ struct plan_short {
         *kv_type; /* memory.kv_type = "q8_0": the largest type that would fit; NULL: none, or not searched */
 };
 
+/* An estimate (split_estimate.h): tokens per second of one sequence of full length, from bandwidths. */
+struct plan_rates {
+    bool known;
+    char why[128];       /* not known: why */
+    double layers;       /* divided by layers, in the proportions of the bandwidths */
+    double tensor;       /* 0: not possible, */
+    char no_tensor[256]; /* and why */
+    double groups;       /* two groups of devices, tensor in each, layers between them; 0: not possible */
+    uint64_t link;       /* bytes per second from device to device, the slowest */
+    uint64_t hop_ns;     /* the longest */
+    bool link_assumed, hop_assumed; /* no fact of a device says it */
+};
+
 /* What kind of requests a plan is for: "auto" choices follow from it, in its JSON it is "for". A run's have
  * nothing in common; those of a chat and a server go on from one another. */
 enum plan_purpose { PLAN_TO_RUN, PLAN_TO_CHAT, PLAN_TO_SERVE };
@@ -181,6 +202,7 @@ struct plan {
     bool room_known; /* the two above */
     double slowdown; /* what spill does to a token that one sequence of full length generates: time as a
                         multiple of the time with all of it on the devices; 0: bandwidths are not known */
+    struct plan_rates rates;
     struct plan_short missing; /* valid if !fits */
 };
 

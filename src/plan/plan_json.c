@@ -82,6 +82,10 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             json_put_u64(j, "index", place->share);
             json_put_u64(j, "of", place->n_shares);
             json_put_u64(j, "received_bytes_per_token", place->received_per_token);
+            json_put_u64(j, "given_bytes_per_token", place->given_per_token);
+            json_put_u64(j, "exchanges_per_token", place->exchanges);
+            json_put_string(j, "route", place->route);
+            json_put_string(j, "why", place->route_why);
             json_close(j);
         }
         json_open_object(j, "weights");
@@ -98,7 +102,7 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             spill_to_json(&place->spill, j);
         if (place->spill.hosted > 0)
             hosted_to_json(&place->spill, j);
-        if (place->route[0] != '\0') {
+        if (place->route[0] != '\0' && place->n_shares == 0) {
             json_open_object(j, "to_next");
             json_put_string(j, "route", place->route);
             json_put_string(j, "why", place->route_why);
@@ -109,6 +113,22 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
     for (uint32_t k = 0; k < place->n_arenas; k++)
         arena_to_json(p, i, k, j);
     json_close(j);
+    json_close(j);
+}
+
+static void rates_to_json(const struct plan_rates *r, struct json *j) {
+    json_open_object(j, "estimate");
+    json_put_u64(j, "link_bytes_per_second", r->link);
+    json_put_bool(j, "link_assumed", r->link_assumed);
+    json_put_u64(j, "hop_ns", r->hop_ns);
+    json_put_bool(j, "hop_assumed", r->hop_assumed);
+    json_put_double(j, "layers_tokens_per_second", r->layers);
+    if (r->tensor > 0)
+        json_put_double(j, "tensor_tokens_per_second", r->tensor);
+    else
+        json_put_string(j, "no_tensor", r->no_tensor);
+    if (r->groups > 0)
+        json_put_double(j, "groups_tokens_per_second", r->groups);
     json_close(j);
 }
 
@@ -145,6 +165,8 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
         json_put_u64(j, "checkpoints", p->checkpoints);
     if (p->slowdown > 0)
         json_put_double(j, "spill_slowdown", p->slowdown);
+    if (p->rates.known)
+        rates_to_json(&p->rates, j);
     if (!p->fits) {
         json_open_object(j, "short");
         json_put_string(j, "where", p->missing.where);

@@ -191,6 +191,18 @@ static stator_status add_places(struct planning *s, const struct planning_want *
     return st;
 }
 
+/* To the next place; in a tensor split, whose devices are of one kind, to every other. */
+static void add_routes(const struct planning *s, struct plan *p) {
+    const uint32_t n = s->config.devices.tensor ? s->n_devices : s->n_devices - 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *why = "";
+        struct plan_place *place = &p->places[i];
+        snprintf(place->route, sizeof place->route, "%s",
+                 planned_route(s, ARITH_MIN(i, s->n_devices - 2), &why));
+        snprintf(place->route_why, sizeof place->route_why, "%s", why);
+    }
+}
+
 stator_status planner_make(struct planning *s, const struct planning_want *want, struct plan *p,
                            stator_error *e) {
     stator_status st = measure_draft(s, want, p, e);
@@ -210,13 +222,9 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
             (unsigned long long)s->load_window, (unsigned long long)least);
     p->purpose = s->purpose;
     p->checkpoints = want->checkpoints;
+    p->rates = s->rates;
     p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
-    for (uint32_t i = 0; i + 1 < planning_stages(s); i++) {
-        const char *why = "";
-        struct plan_place *place = &p->places[i];
-        snprintf(place->route, sizeof place->route, "%s", planned_route(s, i, &why));
-        snprintf(place->route_why, sizeof place->route_why, "%s", why);
-    }
+    add_routes(s, p);
     staging_lay_out(s);
     st = add_host(s, want, p, e);
     if (st != STATOR_OK)

@@ -133,6 +133,7 @@ struct planning {
     struct planning_pictures pictures;
     enum plan_purpose purpose;
     uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used */
+    struct plan_rates rates;  /* of this run's splits */
     struct plan plan;
     struct plan_block *plan_blocks; /* of the plan */
     uint32_t max_plan_blocks;

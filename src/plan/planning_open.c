@@ -13,6 +13,7 @@
 #include "plan/planning_draft.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"
+#include "plan/split_estimate.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -138,8 +139,12 @@ static stator_status compare_facts(struct planning *s, stator_error *e) {
     uint32_t n = 0;
     stator_status st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
     for (uint32_t i = 0; st == STATOR_OK && i < s->n_devices; i++) {
-        const struct device_facts *here = &s->devices[i].facts;
+        struct device_facts *here = &s->devices[i].facts;
         const struct device_facts *said = device_spec_find(facts, n, here->name);
+        if (said != NULL) { /* no driver says them */
+            here->link = said->link;
+            here->hop_ns = said->hop_ns;
+        }
         if (said == NULL || here->host_memory ||
             (said->memory == here->memory && said->bandwidth == here->bandwidth &&
              said->max_alloc == here->max_alloc))
@@ -706,7 +711,10 @@ stator_status planning_make(struct planning *s, stator_error *e) {
             s->want.context = context;
     }
     stator_error why;
-    stator_status st = planner_make(s, &s->want, &s->plan, &why);
+    stator_status st = s->planned ? STATOR_OK : split_estimate(s, &s->rates, e);
+    if (st != STATOR_OK)
+        return st;
+    st = planner_make(s, &s->want, &s->plan, &why);
     if (st == STATOR_DOES_NOT_FIT)
         return shortage_refuse_unmade(s, &why, e);
     if (st != STATOR_OK) {

@@ -88,6 +88,54 @@ test_split() {
     said 'a place "host" of its own'
 }
 
+# rate KEY: of the estimate in the JSON in $tmp/out.
+rate() { sed -n "s/.*\"$1\": \([0-9.e+]*\),*$/\1/p" "$tmp/out" | head -1; }
+
+# near A B: within 2%.
+near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0.98 * b && a < 1.02 * b) }' || fail "$1 is not about $2"; }
+
+# An estimate follows from the bytes that a token reads, links and hops.
+test_speed() {
+    local bytes kv read fast=bandwidth=1GB/s,link=1000TB/s,hop=1ns slow=bandwidth=1GB/s,link=1000TB/s,hop=1ms
+    local tensor=(--set devices.split=tensor --json)
+    # All weights, as the embedding is also the output matrix, and the cache of 1024 tokens.
+    expect 0 "$stator" plan $cfg --device a=1GiB,$fast --json
+    bytes=$(number packed) kv=$(number kv_bytes_per_token)
+    ! grep -q '"estimate"' "$tmp/out" || fail "an estimate for one device"
+    expect 0 "$stator" plan $cfg --device a=1GiB,$fast --device b=1GiB,$fast "${tensor[@]}"
+    near "$(rate layers_tokens_per_second)" "$(awk "BEGIN { print 1e9 / ($bytes + 1024 * $kv) }")"
+    printed '"exchanges_per_token": 33,'
+    printed '"route": "by probe"'
+    [ "$(number given_bytes_per_token)" -gt 0 ] || fail "nothing is given"
+    # Two devices read a half each, but for what is not divided. They wait for 33 hops of 1 ms.
+    read=$(rate tensor_tokens_per_second)
+    awk "BEGIN { r = $read / $(rate layers_tokens_per_second); exit !(r > 1.7 && r < 2) }" || fail "tensor $read"
+    expect 0 "$stator" plan $cfg --device a=1GiB,$slow --device b=1GiB,$slow "${tensor[@]}"
+    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (33e-3 + 1 / $read) }")"
+    # 45 KiB a token over a link of 1 MiB a second, or twice if they go through the host.
+    expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1TB/s,link=1MiB/s,hop=1ns --device b=1GiB,bandwidth=1TB/s "${tensor[@]}" \
+        --set devices.split=tensor:7,1
+    bytes=$(sed -n 's/.*"received_bytes_per_token": \([0-9]*\),$/\1/p' "$tmp/out" | sort -n | tail -1)
+    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / ($bytes / 1048576 + 33 * 12e-6) }")"
+    expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1TB/s,link=1MiB/s,hop=1ns --device b=1GiB,bandwidth=1TB/s "${tensor[@]}" \
+        --set devices.split=tensor:7,1 --set transfer.mode=staged
+    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (2 * $bytes / 1048576 + 66 * 12e-6) }")"
+    # Cards by name; what no fact says is marked.
+    expect 0 "$stator" plan $cfg --device a=b60 --device b=b60 --device c=b60 --device d=b60
+    printed '^speed, estimated: layers [0-9.]+ tokens/s, tensor [0-9.]+, two groups by layers with tensor in each [0-9.]+ \(not built yet\)$'
+    printed 'with 31.5 GB/s from device to device and 12.0 us a hop \(assumed\)'
+    printed '% of 24.00 GiB$'
+    expect 0 "$stator" plan $cfg --device a=b70,hop=5us --device b=1GiB,bandwidth=1GB/s,hop=0.5ms
+    printed 'with 15.8 GB/s from device to device \(assumed\) and 500.0 us a hop;'
+    expect 0 "$stator" plan $cfg --device a=1GiB --device b=b60
+    ! grep -q '^speed' "$tmp/out" || fail "a speed without a bandwidth"
+    expect 2 "$stator" plan $cfg --device a=b60,hop=5
+    said 'hop is given twice or is no time'
+    expect 2 "$stator" plan $cfg --device a=b61
+    said 'a known card \(a770, b580, b60, b70\)'
+    expect 2 "$stator" plan $cfg --device cpu:0=b60
+}
+
 test_refusal() {
     expect 3 "$stator" plan $cfg --device gpu0=6MiB --set memory.driver_reserve=1MiB
     said 'does not fit: gpu0 needs .* of 6.00 MiB, .* too much \(largest arena there: gpu0: weights\)'

@@ -138,7 +138,8 @@ int plan_command(int argc, char **argv) {
          .target = &o.devices,
          .value = "NAME=SIZE[,..]",
          .help = "plan for this device instead of those of this machine (may be repeated): "
-                 "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s,bus=31GB/s"},
+                 "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s,bus=31GB/s; or a card by name, gpu0=b60; "
+                 "link=SIZE/s and hop=12us are from GPU to GPU, for the estimate of a split's speed"},
         {.name = "svg",
          .kind = OPTIONS_TEXT,
          .target = &o.svg,
@@ -181,6 +182,8 @@ int plan_command(int argc, char **argv) {
             "--json: {format: 1, model, hash, fits, for, inputs: {name: value}, devices: [{name, budget, "
             "total, "
             "layers {first, count},\n"
+            "share {index, of, received_bytes_per_token, given_bytes_per_token (to each), "
+            "exchanges_per_token, route, why}\n(tensor split),\n"
             "weights {in_file, packed, padding}, kv_bytes_per_token, kv_bytes_per_sequence (of windows and "
             "states), spill {bytes,\n"
             "weights, kv, kv_layers, bus_bytes_per_step, bus_bytes_per_token, bus_bytes_per_token_most,\n"
@@ -195,6 +198,8 @@ int plan_command(int argc, char **argv) {
             "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas},\n"
             "kv {tokens, room_tokens, sequences_fit (both where it fits)}, spill_slowdown (where it is "
             "known),\n"
+            "estimate {link_bytes_per_second, link_assumed, hop_ns, hop_assumed, layers_tokens_per_second,\n"
+            "tensor_tokens_per_second (or no_tensor), groups_tokens_per_second} (GPUs with bandwidths),\n"
             "short {where, bytes, slice_bytes, slice_limit (both only where a slice is too small),\n"
             "largest_context, largest_batch, largest_sequences, kv_type (if a smaller type would fit)} "
             "(where it does "

@@ -73,7 +73,6 @@ static void print_weights(const struct plan *p, FILE *out) {
         char packed[UNITS_TEXT];
         char padding[UNITS_TEXT];
         char share[64] = "";
-        char received[UNITS_TEXT];
         if (place->n_shares > 0)
             snprintf(share, sizeof share, "share %u of %u of ", place->share + 1, place->n_shares);
         fprintf(
@@ -83,9 +82,6 @@ static void print_weights(const struct plan *p, FILE *out) {
             units_format_size(place->weights_in_file, file), units_format_size(place->weights_packed, packed),
             percent(place->weights_packed, place->weights_in_file) - 100.0,
             units_format_size(place->weights_padding, padding));
-        if (place->n_shares > 0)
-            fprintf(out, "values from other devices to %s: %s a token\n", place->name,
-                    units_format_size(place->received_per_token, received));
     }
 }
 
@@ -173,10 +169,43 @@ static void print_kv(const struct plan *p, FILE *out) {
 }
 
 static void print_routes(const struct plan *p, FILE *out) {
-    for (uint32_t i = 0; i + 1 < p->n_places; i++)
-        if (p->places[i].route[0] != '\0')
-            fprintf(out, "copies from %s to %s: %s: %s\n", p->places[i].name, p->places[i + 1].name,
-                    p->places[i].route, p->places[i].route_why);
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        const struct plan_place *place = &p->places[i];
+        char given[UNITS_TEXT], received[UNITS_TEXT];
+        if (place->route[0] == '\0')
+            continue;
+        if (place->n_shares == 0) {
+            fprintf(out, "copies from %s to %s: %s: %s\n", place->name, p->places[i + 1].name, place->route,
+                    place->route_why);
+            continue;
+        }
+        fprintf(out,
+                "exchanges of %s: %u a token; it gives %s a token to each other device and gets %s in all; "
+                "%s: %s\n",
+                place->name, place->exchanges, units_format_size(place->given_per_token, given),
+                units_format_size(place->received_per_token, received), place->route, place->route_why);
+    }
+}
+
+/* "layers 11.4 tokens/s, tensor 20.3" of one sequence. */
+static void print_rates(const struct plan *p, FILE *out) {
+    const struct plan_rates *r = &p->rates;
+    if (!r->known)
+        return;
+    fprintf(out, "speed, estimated: layers %.1f tokens/s, ", r->layers);
+    if (r->tensor > 0)
+        fprintf(out, "tensor %.1f", r->tensor);
+    else
+        fprintf(out, "tensor not possible");
+    if (r->groups > 0)
+        fprintf(out, ", two groups by layers with tensor in each %.1f (not built yet)", r->groups);
+    fprintf(out,
+            "\nspeed: that is what the bytes of a token at the full context take by stated bandwidths, with "
+            "%.1f GB/s from device to device%s and %.1f us a hop%s; computing takes no time in it\n",
+            (double)r->link * 1e-9, r->link_assumed ? " (assumed)" : "", (double)r->hop_ns * 1e-3,
+            r->hop_assumed ? " (assumed)" : "");
+    if (r->tensor == 0)
+        fprintf(out, "speed: no tensor split: %s\n", r->no_tensor);
 }
 
 /* Prints the bytes that a step of the largest batch brings over the bus. */
@@ -358,6 +387,7 @@ void plan_table_print(const struct plan *p, FILE *out, bool verbose) {
     print_weights(p, out);
     print_kv(p, out);
     print_routes(p, out);
+    print_rates(p, out);
     print_experts(p, out);
     print_spill(p, out);
     print_scratch(p, out);

@@ -1,5 +1,5 @@
 /* Devices that are not here, as a person or `stator devices --save` describes them:
- * "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s". */
+ * "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s", or by the name of a card: "gpu0=b60". */
 #ifndef STATOR_PLAN_DEVICE_SPEC_H
 #define STATOR_PLAN_DEVICE_SPEC_H
 

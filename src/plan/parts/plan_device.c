@@ -257,6 +257,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     place->share = gw.share.index;
     place->n_shares = gw.share.count;
     place->received_per_token = share_received(g);
+    place->given_per_token = share_given_each(g);
+    place->exchanges = share_exchanges(g, g->n_ops);
     add_weights(g, f, slices, p);
     st = add_caches(f, m, p, e);
     if (st != STATOR_OK)
