@@ -114,6 +114,7 @@ struct planning {
     void *place_work;
     uint64_t place_work_bytes;
     struct planning_device devices[DEVICE_MAX + 1];
+    char why_cpu[256];  /* "auto" has found GPUs and takes the CPU: why; else "" */
     uint32_t n_devices; /* of the model; one more, the draft's, is in planning_parts */
     struct planning_draft draft;
     struct device_choice helper; /* the processors, as the helper of GPUs (device_helper.h), */

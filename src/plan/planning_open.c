@@ -436,12 +436,6 @@ static stator_status check_whole_texts(const struct planning *s, stator_error *e
                          ": model '%s' needs a row for each of memory.batch = %" PRIu64
                          " tokens: leave it \"auto\"",
                          c->memory.logits_rows, s->shape->model_name, c->memory.batch);
-    for (uint32_t i = 0; i < s->n_devices; i++)
-        if (!s->devices[i].facts.host_memory)
-            return error_set(e, STATOR_USAGE,
-                             "model '%s': its tokens see those behind them, and no GPU kernel computes such "
-                             "attention yet: set devices.use = \"cpu\"",
-                             s->shape->model_name);
     return STATOR_OK;
 }
 
@@ -584,11 +578,15 @@ static bool fits_on(struct planning *s, const struct device_choice *found, uint3
     return *refuses == NO_DEVICE;
 }
 
-/* Leaves a device of "auto" out. */
+/* Leaves a device of "auto" out; without one, the model runs on the CPU. */
 static void leave_out(struct planning *s, struct device_choice *found, uint32_t device, uint32_t all,
                       const stator_error *why) {
-    log_write(s->log, STATOR_LOG_WARN, "devices.use = \"auto\": %s is left out: %s", found[device].facts.name,
-              why->text);
+    log_write(s->log, STATOR_LOG_WARN, "devices.use = \"auto\": %s is left out: %s%s",
+              found[device].facts.name, why->text,
+              all == 1 ? "; no GPU is left, so the model runs on the CPU" : "");
+    if (all == 1)
+        snprintf(s->why_cpu, sizeof s->why_cpu, "%s is left out: %.200s", found[device].facts.name,
+                 why->text);
     for (uint32_t i = device; i + 1 < all; i++)
         found[i] = found[i + 1];
 }
@@ -620,14 +618,13 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
         if (spill || !s->want.spill)
             break;
     }
-    if (all == 0)
-        log_write(s->log, STATOR_LOG_WARN,
-                  "devices.use = \"auto\": no GPU is left, so the model runs on the CPU");
-    else
+    if (all > 0) {
         log_write(s->log, STATOR_LOG_WARN,
                   "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it "
                   "runs on the CPU (name them in devices.use to see what is short)",
                   all, all == 1 ? "" : "s");
+        snprintf(s->why_cpu, sizeof s->why_cpu, "the GPUs here can't hold this model with these sizes");
+    }
     struct device_options o = options_of(&s->config, 0);
     struct device_choice choice;
     uint32_t one = 0;

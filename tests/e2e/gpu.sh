@@ -323,13 +323,15 @@ test_refused_shapes() {
     expect_gpu 0 devices=2,gpu0.local_memory=8KiB "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
     said 'devices.use = "auto": level_zero:0 is left out: a kernel needs [0-9]+ bytes of local memory .*, the device has 8192'
     cmp "$tmp/out" "$tmp/cpu" || fail "the second GPU: another text"
+    ! grep -q why_cpu "$tmp/report" || fail "why_cpu without the CPU"
     grep -q '"name": "level_zero:1"' "$tmp/report" || fail "auto does not take the second GPU"
     ! grep -q '"name": "level_zero:0"' "$tmp/report" || fail "the GPU that was left out runs"
     expect_gpu 0 devices=2,gpu0.local_memory=8KiB,gpu1.max_group=128 "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 \
         --report "$tmp/report"
     said 'level_zero:0 is left out: a kernel needs'
-    said 'level_zero:1 is left out: the kernels need groups of 256 work items, the device has 128'
-    said 'no GPU is left, so the model runs on the CPU'
+    said 'level_zero:1 is left out: the kernels need groups of 256 work items, the device has 128; no GPU is left, so the model runs'
+    [ "$(grep -c 'runs on the CPU' "$tmp/err")" = 1 ] || fail "more than one line about the CPU"
+    grep -q '"why_cpu": "level_zero:1 is left out: the kernels need groups of 256' "$tmp/report" || fail "the report does not say why"
     cmp "$tmp/out" "$tmp/cpu" || fail "no GPU left: another text"
     grep -q '"name": "cpu:0"' "$tmp/report" || fail "auto does not fall back"
     expect_gpu 5 local_memory=8KiB "$stator" run $cfg -p x -n 1

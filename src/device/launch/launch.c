@@ -424,7 +424,9 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint32_t heads = heads_together(a, out->forms);
     CHECK(a->kv_heads % heads == 0);
     if (a->both)
-        return error_set(b->e, STATOR_DEVICE, "layer %u: no GPU kernel computes attention to both sides",
+        return error_set(b->e, STATOR_DEVICE,
+                         "layer %u: no GPU kernel computes attention to both sides: take "
+                         "devices.use = \"cpu\"",
                          o->layer);
     uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
