@@ -44,7 +44,7 @@ HERE := -ffile-prefix-map=$(CURDIR)=.
 ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(HERE)
 , := ,
 ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl$(,)-z$(,)now) $(LDFLAGS)
-# Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
+# Everything but libc and libm is linked statically (tests/e2e/make/ldd.sh checks it).
 STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck -levent -ledit -lbsd -lmd -ltinfo -lzstd -ljpeg -lpng16 -lz -lwebp
 LIBS := -Wl,-Bstatic $(STATIC_LIBS) -Wl,-Bdynamic -lm
 
@@ -56,7 +56,7 @@ FLAG_SET := $(CC) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
 BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
 BUILD := $(BUILD)
 
-SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/lz_%) src/device/remote/%,$(shell find src -name '*.c')))
+SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/%) src/device/remote/%,$(shell find src -name '*.c')))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
 LIBRARY := $(BUILD)/libstator.a
 
@@ -83,9 +83,11 @@ CARRIED := $(BUILD)/help_topics.o $(BUILD)/page_files.o
 MODULES := $(BUILD)/opencl_modules.o
 NO_MODULES := $(BUILD)/without/opencl_modules.o
 # A unit test lies in the folder of the room that it tests; its program is $(BUILD)/tests/NAME.
-UNIT_TESTS := $(sort $(wildcard tests/unit/*/test_*.c))
+UNIT_TESTS := $(sort $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_TESTS)))
 vpath test_%.c $(sort $(dir $(UNIT_TESTS)))
+# What tests include: their helpers, and builders of models.
+TEST_INCLUDES := -Itests -Itests/models -Itests/fuzz/parts
 GPU_TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(shell grep -lE '"(zesim|ze_runner|gpu_model)\.h"|launch_modules\.h' $(UNIT_TESTS))))
 # Their debug information is compressed: it is most of a test program.
 TEST_LDFLAGS := -Wl,--compress-debug-sections=zlib
@@ -108,7 +110,7 @@ $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 
 # The fully static binary: the same objects without the Level Zero back end, whose loader a static program can't open.
 LZ_USERS := $(if $(CL_MISSING),,$(sort $(shell grep -rl --include='*.c' STATOR_LEVEL_ZERO src)))
-STATIC_OBJECTS := $(filter-out $(BUILD)/src/device/level_zero/lz_% $(LZ_USERS:src/%.c=$(BUILD)/src/%.o),$(OBJECTS)) \
+STATIC_OBJECTS := $(filter-out $(BUILD)/src/device/level_zero/% $(LZ_USERS:src/%.c=$(BUILD)/src/%.o),$(OBJECTS)) \
     $(LZ_USERS:src/%.c=$(BUILD)/static/%.o) $(BUILD)/static/server/static_resolver.o $(NO_MODULES) $(CARRIED)
 .PHONY: static
 static: stator-static ## build ./stator-static, which needs no library at run time: for the CPU only
@@ -278,22 +280,22 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(NO_MODULES) $(LIBRARY)
 $(TESTS:=.o): $(BUILD)/tests/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_INCLUDES) -Itools -MMD -MP -c -o $@ $<
 
-# A loader that counts calls, in front of the real one (tests/e2e/gpu_capture.sh).
+# A loader that counts calls, in front of the real one (tests/e2e/gpu/gpu_capture.sh).
 $(BUILD)/count/libze_loader.so.1: tests/count_loader.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) -std=c11 $(WARNINGS) -O1 -shared -fPIC -o $@ $< -ldl
 
-# A loader with newer entries, in front of the real one (tests/e2e/gpu.sh).
+# A loader with newer entries, in front of the real one (tests/e2e/gpu/gpu.sh).
 $(BUILD)/sysman/libze_loader.so.1: tests/sysman_loader.c tests/count_loader.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) -std=c11 $(WARNINGS) -Wno-pedantic -O1 -shared -fPIC -Itests -o $@ $< -ldl
 
-# A loader that ends the process, as an exception that nobody catches does (tests/e2e/limits.sh).
-$(BUILD)/abort/libze_loader.so.1: src/device/level_zero/lz_calls.h
+# A loader that ends the process, as an exception that nobody catches does (tests/e2e/engine/limits.sh).
+$(BUILD)/abort/libze_loader.so.1: src/device/level_zero/system/lz_calls.h
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)sed -n 's/^ *[XY](\(ze[A-Za-z]*\)).*/void \1(void) { __builtin_abort(); }/p' $< | $(CC) -std=c11 -O1 -shared -fPIC -o $@ -x c -
@@ -305,14 +307,14 @@ $(REPLAYS): $(BUILD)/fuzz/replay_%: $(BUILD)/fuzz/replay_%.o $(BUILD)/fuzz/repla
 $(REPLAYS:=.o) $(BUILD)/fuzz/replay.o: $(BUILD)/fuzz/%.o:
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP -c -o $@ $<
-$(BUILD)/fuzz/replay.o: tests/fuzz/replay.c
+	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_INCLUDES) -MMD -MP -c -o $@ $<
+$(BUILD)/fuzz/replay.o: tests/fuzz/parts/replay.c
 $(foreach r,$(REPLAYS),$(eval $r.o: tests/fuzz/$(patsubst replay_%,%,$(notdir $r)).c))
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(NO_MODULES) $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_INCLUDES) -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(NO_MODULES) $(LIBRARY) $(LIBS)
 
 .PHONY: fuzz
 fuzz: ## build the libFuzzer targets (clang, ASan and UBSan)

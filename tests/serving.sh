@@ -59,6 +59,6 @@ script() {
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}
 END
-    python3 tests/script_model.py "$tmp/script.gguf" "$tmp/template" "$@" || fail "no model"
+    python3 tests/models/script_model.py "$tmp/script.gguf" "$tmp/template" "$@" || fail "no model"
     serve "model.path=$tmp/script.gguf" memory.context=1024 memory.sequences=2 ${more[@]+"${more[@]}"}
 }

@@ -1,6 +1,6 @@
 /* stator embed: embeddings of texts, or the scores of a model with a classifier. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

@@ -1,7 +1,7 @@
 /* stator grammar FILE: whether a JSON Schema, a GBNF grammar or a regular expression is supported, what it
  * costs, and which lines of standard input match it. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

@@ -2,7 +2,7 @@
 #ifndef STATOR_APP_IMAGE_FILES_H
 #define STATOR_APP_IMAGE_FILES_H
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "stator.h"
 
 struct image_files {

@@ -1,7 +1,7 @@
 /* stator logits: the logits of every position of given ids, as raw little-endian float32 [positions][vocab].
  */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

@@ -1,7 +1,7 @@
 /* stator pack FILE.csv [--capacity N] [--time-limit S] [--output FILE] [--json]: the packer alone. Memory is
  * sized by the file, then by pack_work_bytes. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

@@ -1,9 +1,9 @@
 /* stator run: one prompt in, text out as it comes, the closing report on stderr. */
 #include "app/commands.h"
 #include "app/image_files.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
-#include "app/sampling_rows.h"
+#include "app/options/sampling_rows.h"
 #include "app/session.h"
 
 #include "base/error.h"
@@ -423,7 +423,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .help = "a picture of the prompt (JPEG, PNG, WebP; may be repeated): where the prompt has [IMG], or "
                  "before it; needs model.vision"},
 #define SAMPLING_TARGET r->sampling
-#include "app/sampling_rows.def"
+#include "app/options/sampling_rows.def"
         {.name = "ignore-eos",
          .kind = OPTIONS_FLAG,
          .target = &r->ignore_eos,

@@ -1,7 +1,7 @@
 /* stator serve: the engine behind HTTP. The main thread opens and starts the engine and waits; the server's
  * thread does the rest (server/server.h). */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 #include "server/server.h"

@@ -3,7 +3,7 @@
 #ifndef STATOR_APP_SESSION_H
 #define STATOR_APP_SESSION_H
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "stator.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* stator template MODEL.gguf | FILE.jinja [-f INPUT.json]: a chat template on an input, exactly its text on
  * stdout. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

@@ -2,7 +2,7 @@
  * text, or ids to text. Only the vocabulary is read, so any GGUF with a known tokenizer will do. One thread;
  * memory grows with the texts (this command plans nothing). */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

@@ -1,6 +1,6 @@
 /* `stator version`: what this binary is and which back ends are in it. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "base/json_writer.h"
 #include "kernels/kernels.h"

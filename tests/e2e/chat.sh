@@ -1,4 +1,4 @@
-# `stator chat`: from pipes and on a pseudo-terminal (tests/pty_drive.py): templates, commands, what goes wrong, signals, a full context.
+# `stator chat`: from pipes and on a pseudo-terminal (tests/clients/pty_drive.py): templates, commands, what goes wrong, signals, a full context.
 . tests/lib.sh
 cfg=configs/demo.cfg
 slow='--set cpu.tier=scalar --set cpu.threads=1'
@@ -12,7 +12,7 @@ play() {
     local code=$1
     shift
     # shellcheck disable=SC2086
-    expect "$code" python3 tests/pty_drive.py --seconds 120 "$stator" chat $cfg --template "$tmp/t.jinja" --temp 0 ${options:-} -- "$@"
+    expect "$code" python3 tests/clients/pty_drive.py --seconds 120 "$stator" chat $cfg --template "$tmp/t.jinja" --temp 0 ${options:-} -- "$@"
 }
 
 # with_template TEXT: the demo model with that chat template, as $tmp/m.gguf.
@@ -224,10 +224,10 @@ test_terminal() {
     options='-n 2' play 0 'expect=> ' "send=$(head -c 2000 /dev/zero | tr '\0' a)\\r" 'expect=context [0-9]+ of 1024|has [0-9]+ tokens' \
         'expect=> ' 'send=/exit\r' 'expect=turns'
     # The terminal is as it was.
-    expect 0 python3 tests/pty_drive.py sh -c "stty -a >$tmp/before; $stator chat $cfg --template $tmp/t.jinja; stty -a >$tmp/after" -- 'expect=> ' 'send=\x04'
+    expect 0 python3 tests/clients/pty_drive.py sh -c "stty -a >$tmp/before; $stator chat $cfg --template $tmp/t.jinja; stty -a >$tmp/after" -- 'expect=> ' 'send=\x04'
     cmp "$tmp/before" "$tmp/after" || fail "the terminal's settings have changed"
     # Standard output elsewhere: no escapes in it.
-    expect 0 python3 tests/pty_drive.py --stdout "$tmp/answers" "$stator" chat $cfg --template "$tmp/t.jinja" -n 5 --temp 0 -- \
+    expect 0 python3 tests/clients/pty_drive.py --stdout "$tmp/answers" "$stator" chat $cfg --template "$tmp/t.jinja" -n 5 --temp 0 -- \
         'expect=> ' 'send=Once upon\r' 'expect=context' 'expect=> ' 'send=\x04'
     [ "$(wc -l <"$tmp/answers")" -ge 1 ] && ! grep -q $'\033' "$tmp/answers" || fail "escapes in a file"
 }

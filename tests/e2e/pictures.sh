@@ -1,6 +1,6 @@
 #!/bin/bash
 # Pictures through the binary: the plan with a vision tower, `run --image`, and the server's APIs. The model and the tower are
-# tests/pictures_model.h's, of random weights.
+# tests/models/pictures_model.h's, of random weights.
 . tests/lib.sh
 . tests/lib_serve.sh
 png=tests/data/pictures/tower.png

@@ -306,7 +306,7 @@ EOF
 
 # On a terminal one line that is written over, up to its end (all that is sure to be seen of a small model); elsewhere lines without a bar.
 test_progress() {
-    expect 0 python3 tests/pty_drive.py "$stator" quantize $model "$tmp/x.gguf" Q4_0 -- \
+    expect 0 python3 tests/clients/pty_drive.py "$stator" quantize $model "$tmp/x.gguf" Q4_0 -- \
         'expect=\rquantizing \[#{30}\] 100%  [^\r]*\r\n' 'absent=quantizing' 'expect=bits per weight'
     rm "$tmp/x.gguf"
     expect 0 "$stator" quantize $model "$tmp/x.gguf" Q4_0

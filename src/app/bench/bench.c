@@ -3,7 +3,7 @@
 #include "app/bench/bench.h"
 
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
 

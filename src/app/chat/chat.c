@@ -9,9 +9,9 @@
 #include "app/chat/chat_resume.h"
 #include "app/chat/chat_talk.h"
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
-#include "app/sampling_rows.h"
+#include "app/options/sampling_rows.h"
 #include "app/session.h"
 
 #include "base/error.h"
@@ -333,7 +333,7 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
          .max = INT32_MAX,
          .help = "most tokens of an answer (0: until it ends or the context is full)"},
 #define SAMPLING_TARGET c->sampling
-#include "app/sampling_rows.def"
+#include "app/options/sampling_rows.def"
         OPTIONS_EXPECT_PLAN(&c->expect_plan),
         OPTIONS_REPORT(&c->report),
         OPTIONS_SET(&c->set),

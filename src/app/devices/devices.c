@@ -1,7 +1,7 @@
 /* stator devices [--probe] [--save FILE] [--json]: the devices of this machine, with the facts that a plan
  * depends on. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/devices/probe_table.h"
 

@@ -7,7 +7,7 @@
 #include "app/doctor/doctor.h"
 
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 
 #include "base/json_writer.h"

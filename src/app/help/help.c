@@ -3,7 +3,7 @@
 #include "app/commands.h"
 #include "app/help_topics.h"
 #include "app/help/man.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "arch/arch.h"
 #include "base/json_writer.h"

@@ -2,7 +2,7 @@
 
 #include "app/commands.h"
 #include "app/help_topics.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 
 #include <string.h>

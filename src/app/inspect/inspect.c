@@ -4,7 +4,7 @@
  * with a vocabulary only, can be inspected all the same. */
 #include "app/commands.h"
 #include "app/inspect/inspect_tower.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 
 #include "base/json_writer.h"

@@ -2,7 +2,7 @@
 #ifndef STATOR_APP_INSPECT_TOWER_H
 #define STATOR_APP_INSPECT_TOWER_H
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "base/json_writer.h"
 #include "model/tower.h"
 

@@ -5,7 +5,7 @@
  * of the context, the rest of the text is left out; where the model wants a BOS it replaces the first token
  * of every window; the tokens from the middle of a window on are scored. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/perplexity/perplexity_run.h"
 #include "app/session.h"

@@ -3,7 +3,7 @@
 #ifndef STATOR_APP_PERPLEXITY_TEXT_H
 #define STATOR_APP_PERPLEXITY_TEXT_H
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "stator.h"
 
 #define PERPLEXITY_NO_BOS (-1)

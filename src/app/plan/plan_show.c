@@ -1,7 +1,7 @@
 /* stator plan: the memory plan, without touching a device or reading a weight. */
 #include "app/commands.h"
 #include "app/image_files.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/plan/plan_parts.h"
 #include "app/session.h"

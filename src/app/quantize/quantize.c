@@ -4,7 +4,7 @@
  * (quantize_run.h) then needs no more than the memory that is stated. A file appears under its name when it
  * is whole; of several the first one comes last. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/quantize/quantize_run.h"
 #include "app/session.h"

@@ -5,7 +5,7 @@
 #ifndef STATOR_APP_QUANTIZE_PLAN_H
 #define STATOR_APP_QUANTIZE_PLAN_H
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/quantize/imatrix.h"
 #include "app/quantize/mixture.h"
 

@@ -4,7 +4,7 @@
  * from the other GPUs. The device may be the CPU, with its best kernels. The text on stdout and the report
  * are what a user attaches to a bug. */
 #include "app/commands.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "app/out.h"
 #include "app/selftest/op_run.h"
 #include "app/selftest/selftest_model.h"

@@ -7,7 +7,7 @@
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_CACHE_H
 
 #include "base/log.h"
-#include "device/level_zero/lz_system.h"
+#include "device/level_zero/system/lz_system.h"
 #include "kernels/shared/opencl.h"
 
 struct lz_cache {

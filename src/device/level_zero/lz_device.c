@@ -3,9 +3,9 @@
 
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_exchange.h"
-#include "device/level_zero/lz_facts.h"
+#include "device/level_zero/system/lz_facts.h"
 #include "device/level_zero/lz_helped.h"
-#include "device/level_zero/lz_info.h"
+#include "device/level_zero/system/lz_info.h"
 #include "device/level_zero/lz_peer.h"
 #include "device/level_zero/lz_steps.h"
 #include "device/level_zero/lz_stream.h"

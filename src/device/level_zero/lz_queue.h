@@ -7,7 +7,7 @@
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_QUEUE_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_QUEUE_H
 
-#include "device/level_zero/lz_system.h"
+#include "device/level_zero/system/lz_system.h"
 
 #define LZ_QUEUE_TRANSFERS 8
 

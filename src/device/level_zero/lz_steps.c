@@ -5,7 +5,7 @@
 #include "device/launch/launch_modules.h"
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_exchange.h"
-#include "device/level_zero/lz_facts.h"
+#include "device/level_zero/system/lz_facts.h"
 #include "device/level_zero/lz_helped.h"
 #include "device/level_zero/lz_stream.h"
 #include "kernels/shared/opencl.h"

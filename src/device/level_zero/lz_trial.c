@@ -2,7 +2,7 @@
 
 #include "base/arith.h"
 #include "base/units.h"
-#include "device/level_zero/lz_calls.h"
+#include "device/level_zero/system/lz_calls.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * stderr. */
 #include "testing.h"
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "stator.h"
 
 struct target {

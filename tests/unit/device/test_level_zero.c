@@ -1,5 +1,5 @@
 /* The Level Zero back end inside an engine, on the software driver, for what tests of the binary cannot
- * reach: deadlines, and all of it under the sanitizers. Tests of the binary are in tests/e2e/gpu.sh. */
+ * reach: deadlines, and all of it under the sanitizers. Tests of the binary are in tests/e2e/gpu/gpu.sh. */
 #include "base/clock.h"
 #include "device/device_info.h"
 #include "engine/engine.h"
@@ -165,7 +165,7 @@ static void test_facts(void **state) {
 }
 
 /* Without the extension sysman says what is free; with neither it is the total less 1/16
- * (tests/e2e/gpu_capture.sh). */
+ * (tests/e2e/gpu/gpu_capture.sh). */
 static void sysman(void) {
     struct device_info list[DEVICE_INFO_MAX];
     struct device_info_stack stack;

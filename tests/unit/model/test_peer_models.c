@@ -233,7 +233,7 @@ static void documented(void **state) {
         for (size_t m = 0; m < PEER_MODELS; m++)
             models += strcmp(peer_models[m].arch, names[i]) == 0;
         if (models == 0)
-            fail_msg("tests/peer_models.h has no model of %s", names[i]);
+            fail_msg("tests/models/peer_models.h has no model of %s", names[i]);
     }
     assert_string_equal(readme + rows + strspn(readme + rows, " "), "");
     free(readme);

@@ -1,0 +1,95 @@
+# A tensor split through the binary: the bytes of one device, for texts, logits, a server's answers; what the plan and the report say.
+. tests/lib.sh
+. tests/lib_serve.sh
+cfg=configs/demo.cfg
+
+test_same_bytes() {
+    local use split
+    expect 0 "$stator" logits $cfg --tokens "$(seq -s ' ' 10 99)" --output "$tmp/one.f32"
+    expect 0 "$stator" run $cfg -p "Once upon a time" -n 60 --temp 0.8 --seed 7
+    mv "$tmp/out" "$tmp/one.txt"
+    while read -r use split; do
+        expect 0 "$stator" logits $cfg --set devices.use=$use --set devices.split=$split --set memory.batch=16 \
+            --tokens "$(seq -s ' ' 10 99)" --output "$tmp/many.f32"
+        cmp "$tmp/one.f32" "$tmp/many.f32" || fail "logits differ on $use, $split"
+        expect 0 "$stator" run $cfg --set devices.use=$use --set devices.split=$split -p "Once upon a time" -n 60 --temp 0.8 --seed 7
+        cmp "$tmp/out" "$tmp/one.txt" || fail "text differs on $use, $split"
+    done <<'END'
+cpu:0,cpu:1 tensor
+cpu:3,cpu:2,cpu:1,cpu:0 tensor
+cpu:0,cpu:1,cpu:2 tensor:1,3,2
+END
+}
+
+# What the plan says a device gets for each token is what the report counts: four tokens, then four times one.
+test_plan_and_report() {
+    local two=($cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor:3,1) bytes device
+    expect 0 "$stator" plan "${two[@]}" --json
+    tr -d ' \n' <"$tmp/out" >"$tmp/plan"
+    expect 0 "$stator" run "${two[@]}" --tokens "1 2 3 4" -n 5 --temp 0 --json --report "$tmp/r.json"
+    tr -d ' \n' <"$tmp/r.json" >"$tmp/r"
+    for device in 0 1; do
+        bytes=$(grep -oE "\"share\":\{\"index\":$device,\"of\":2,\"received_bytes_per_token\":[0-9]+" "$tmp/plan" | grep -oE '[0-9]+$')
+        [ -n "$bytes" ] || fail "the plan does not say what device $device gets"
+        grep -qE "\"name\":\"cpu:$device\",\"kind\":\"cpu\".*\"direct_bytes\":$((8 * bytes))," "$tmp/r" || fail "the report does not count it for $device"
+    done
+    expect 0 "$stator" plan "${two[@]}"
+    grep -q 'weights on cpu:0: share 1 of 2 of layers 0 to 7' "$tmp/out" || fail "the plan does not name the share"
+}
+
+# n-gram speculation, and a draft of its own, keep the text.
+test_speculation() {
+    local mode
+    expect 0 "$stator" run $cfg -p "Once upon a time, a time" -n 120 --temp 0
+    mv "$tmp/out" "$tmp/plain.txt"
+    for mode in ngram draft; do
+        expect 0 "$stator" run $cfg -p "Once upon a time, a time" -n 120 --temp 0 --set devices.use=cpu:0,cpu:1 --set devices.split=tensor \
+            --set speculation.mode=$mode $([ $mode = draft ] && echo --set speculation.model=configs/demo.gguf) --report "$tmp/r.json"
+        cmp "$tmp/out" "$tmp/plain.txt" || fail "$mode: another text"
+        tr -d ' \n' <"$tmp/r.json" | grep -qE "\"mode\":\"$mode\".*\"guessed\":[1-9][0-9]*,\"kept\":[1-9]" || fail "$mode: no guess was kept"
+    done
+}
+
+# ask IDS CACHED FILE: so many tokens of the prompt were there; the answer is that of FILE, if it is there already.
+ask() {
+    complete "$1" 8
+    [ "$cached" = "$2" ] || fail "$cached tokens were there, expected $2"
+    [ -e "$tmp/$3" ] || mv "$tmp/said" "$tmp/$3"
+    [ ! -e "$tmp/said" ] || cmp "$tmp/said" "$tmp/$3" || fail "another answer than that of one device"
+}
+
+# A server goes on from prefixes, with checkpoints of states or windows, and from files after a new start.
+test_served() {
+    local model ids more first second
+    ids=$(count 10 131)
+    more=$ids,$(count 300 40)
+    for model in qwen35 gemma3; do
+        need_shared oracles/models/$model.gguf
+        rm -rf "$tmp/kv" "$tmp/first" "$tmp/second"
+        serve_config=$shared/oracles/models/$model.gguf serve --set memory.context=256 --set server.prefix_cache=false
+        ready
+        ask "$ids" 0 first
+        ask "$more" 0 second
+        kill -TERM $pid
+        ends 0
+        while read -r first second; do
+            serve_config=$shared/oracles/models/$model.gguf serve --set devices.use=cpu:0,cpu:1 --set devices.split=tensor \
+                --set memory.context=256 --set memory.sequences=2 --set cache.kv_dir="$tmp/kv"
+            ready
+            ask "$ids" $first first
+            ask "$more" $second second
+            ask "$ids" 96 first
+            kill -TERM $pid
+            ends 0
+        done <<<$'0 96\n96 160'
+    done
+}
+
+test_refused() {
+    expect 2 "$stator" run $cfg --set devices.split=tensor -p x
+    said 'needs two devices or more'
+    expect 2 "$stator" run $cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor --set transfer.mode=staged -p x
+    said 'transfer.mode'
+}
+
+run_tests

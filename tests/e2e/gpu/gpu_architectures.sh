@@ -1,0 +1,42 @@
+# Small models of odd shapes (tests/models/peer_models.h) on zesim: the same bits as on the CPU, split, and some in one piece.
+. tests/lib.sh
+. tests/lib_gpu.sh
+
+# NAMES...: of models whose logits the unit test compares with their formulas on the CPU. Every model runs split, which launches the same
+# kernels; the first one also runs in one piece.
+same() {
+    need_driver
+    "$(dirname "$stator")/tests/test_peer_models" --write "$tmp" >"$tmp/names" || fail "no models"
+    local name devices pieces="level_zero:0 level_zero:0,level_zero:1"
+    for name; do
+        grep -qx "$name" "$tmp/names" || fail "no model $name"
+        set -- --tokens-file "$tmp/$name.ids" --set memory.kv_type=f32 --set memory.context=256
+        expect 0 "$stator" logits "$tmp/$name.gguf" --set devices.use=cpu:0 -o "$tmp/cpu" "$@"
+        for devices in $pieces; do
+            expect_gpu 0 devices=2 "$stator" logits "$tmp/$name.gguf" --set devices.use=$devices -o "$tmp/gpu" "$@"
+            cmp "$tmp/gpu" "$tmp/cpu" || fail "$name on $devices: other logits than the CPU's"
+            clean
+        done
+        pieces=level_zero:0,level_zero:1
+    done
+}
+test_no_rope() { same smollm3-odd; }
+test_scales() { same granite-odd granitemoe-odd; }
+test_growing_queries() { same mistral3-odd; }
+test_grouped_heads() { same qwen3next-odd qwen3next-equal qwen3next-fused; }
+test_factors() { same llama-nvfp4 qwen3moe-nvfp4 gpt-oss-scales qwen35moe-scales; }
+test_fused() { same qwen3-fused phi3-apart qwen35moe-fused; }
+test_softcaps() { same gemma2-odd gemma2-wide; }
+test_wide_norms() { same olmo2-odd olmo2-windows; }
+test_norms_behind() { same exaone4-odd exaone4-windows glm4-odd; }
+test_other_heads() { same gemma4-odd gemma4-values; }
+test_layer_embeddings() { same gemma4-embeddings gemma4-shared; }
+test_experts_beside() { same gemma4-experts gemma4-experts-apart; }
+test_plain() { same seed_oss-odd ernie4_5-odd gemma-odd qwen3vl-odd; }
+test_other_experts() { same qwen2moe-odd minimax-m2-odd qwen3vlmoe-odd; }
+test_gated_convolutions() { same lfm2-odd lfm2-wide lfm2-one lfm2moe-odd; }
+test_norms_after_rope() { same hunyuan-dense-odd hunyuan-dense-part; }
+test_layer_norm() { same cohere2-odd cohere2-wide; }
+test_choice_bias() { same ernie4_5-moe-odd ernie4_5-moe-plain glm4moe-odd glm4moe-norms; }
+
+run_tests
