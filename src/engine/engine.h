@@ -319,6 +319,7 @@ struct stator {
     struct engine_device devices[DEVICE_MAX + 1]; /* with the draft's; on a stage above 0 those of other hosts
                                                      have no device */
     struct device_group group;                    /* of a tensor split; else empty */
+    struct device_route pairs[DEVICE_MAX][DEVICE_MAX]; /* of a tensor split: from each device to each other */
     void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
     uint64_t serve_bytes;
     const char *root; /* "": where /sys and /proc are; a test's folder */

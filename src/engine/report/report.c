@@ -229,15 +229,30 @@ stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size
     return finish_json(&j, capacity, n, e);
 }
 
-static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
-    const struct device_route *r = &s->devices[i].route;
+static void open_route(const struct stator *s, uint32_t from, uint32_t to, const struct device_route *r,
+                       struct json *j) {
     json_open_object(j, NULL);
-    json_put_string(j, "from", s->planning.devices[i].facts.name);
-    json_put_string(j, "to", s->planning.devices[i + 1].facts.name);
+    json_put_string(j, "from", s->planning.devices[from].facts.name);
+    json_put_string(j, "to", s->planning.devices[to].facts.name);
     json_put_string(j, "route", r->direct ? "direct" : "staged");
     json_put_string(j, "why", r->why);
     json_put_u64(j, "bytes_per_second", r->bytes_per_second);
     json_put_u64(j, "latency_ns", r->latency_ns);
+}
+
+/* Every ordered pair of a tensor split. */
+static void pairs_to_json(const struct stator *s, struct json *j) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        for (uint32_t k = 0; k < s->planning.n_devices; k++) {
+            if (k == i)
+                continue;
+            open_route(s, i, k, &s->pairs[i][k], j);
+            json_close(j);
+        }
+}
+
+static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
+    open_route(s, i, i + 1, &s->devices[i].route, j);
     json_put_u64(j, "overlapped_steps", atomic_load(&s->devices[i].overlapped));
     json_put_u64(j, "most_steps_ahead", atomic_load(&s->devices[i].most_ahead));
     json_close(j);
@@ -425,6 +440,8 @@ static void report_to_json(const struct stator *s, struct json *j) {
     json_open_array(j, "routes");
     for (uint32_t i = 0; s->front.started && i + 1 < planning_stages(&s->planning); i++)
         route_to_json(s, i, j);
+    if (s->front.started && s->planning.config.devices.tensor)
+        pairs_to_json(s, j);
     json_close(j);
     memory_to_json(s, j);
     if (s->front.started) {

@@ -89,6 +89,24 @@ stator_status trace_open(struct stator *s, stator_error *e) {
     return trace_result(s, e);
 }
 
+void trace_routes(struct stator *s) {
+    struct trace *t = s->trace;
+    if (t == NULL || t->fd < 0 || !s->planning.config.devices.tensor)
+        return;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        const char *before = "";
+        put(t, ",\n{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%u,\"args\":{\"labels\":\"", i);
+        for (uint32_t k = 0; k < s->planning.n_devices; k++) {
+            if (k == i)
+                continue;
+            put(t, "%s%s to %s", before, s->pairs[i][k].direct ? "direct" : "staged",
+                s->planning.devices[k].facts.name);
+            before = ", ";
+        }
+        put(t, "\"}}");
+    }
+}
+
 static void put_event(struct trace *t, const char *name, uint32_t device, uint32_t thread, uint64_t begin,
                       uint64_t end) {
     if (t->origin_ns == 0)

@@ -13,6 +13,8 @@ struct trace; /* NULL in an engine without a trace; these functions then do noth
 void trace_lay_out(struct stator *s, struct carve *c);
 /* STATOR_FAILED: the file cannot be created or written. */
 stator_status trace_open(struct stator *s, stator_error *e);
+/* Of a tensor split: each device's label says how its values get to each other device. */
+void trace_routes(struct stator *s);
 /* The step has just ended on the device where it is. */
 void trace_step(struct stator *s, const struct engine_step *step);
 /* Draft token `number` (from 1 on) of each chunk's sequence, from the ended pass in the step's slot. */

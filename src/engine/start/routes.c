@@ -59,31 +59,33 @@ static float *window(const struct stator *s, uint32_t device, uint32_t half) {
 /* From device i of a tensor split to device k. */
 static stator_status decide_pair(struct stator *s, uint32_t i, uint32_t k, stator_error *e) {
     struct device *from = s->devices[i].device;
-    struct device_route r = {.direct = false};
+    struct device_route *r = &s->pairs[i][k];
+    *r = (struct device_route){.direct = s->planning.devices[i].facts.host_memory};
+    if (r->direct)
+        return STATOR_OK;
     if (s->planning.config.transfer.mode == CONFIG_TRANSFER_STAGED)
-        snprintf(r.why, sizeof r.why, "transfer.mode is \"staged\"");
+        snprintf(r->why, sizeof r->why, "transfer.mode is \"staged\"");
     else {
         stator_status st =
             from->vtable->peer_probe(from, s->devices[k].device, s->planning.config.transfer.verify,
-                                     s->start.staging, s->planning.staging_bytes, &r, e);
+                                     s->start.staging, s->planning.staging_bytes, r, e);
         if (st != STATOR_OK)
             return st;
     }
-    if (!r.direct && !s->planning.devices[i].has_window)
-        return refuse_pair(s, i, k, &r, e);
-    s->group.direct[i][k] = r.direct;
-    log_route(s, i, k, &r);
+    if (!r->direct && !s->planning.devices[i].has_window)
+        return refuse_pair(s, i, k, r, e);
+    s->group.direct[i][k] = r->direct;
     return STATOR_OK;
 }
 
-/* GPUs of a tensor split: every ordered pair. CPU devices read each other's memory. */
+/* Every ordered pair of a tensor split. CPU devices read each other's memory. */
 static stator_status decide_group(struct stator *s, stator_error *e) {
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++) {
         for (uint32_t k = 0; k < 2 && s->planning.devices[i].has_window; k++)
             s->group.window[i][k] = window(s, i, k);
         for (uint32_t k = 0; k < s->planning.n_devices && st == STATOR_OK; k++)
-            if (k != i && !s->planning.devices[i].facts.host_memory)
+            if (k != i)
                 st = decide_pair(s, i, k, e);
     }
     return st;
@@ -113,7 +115,18 @@ stator_status routes_decide(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+static void log_pairs(const struct stator *s) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        for (uint32_t k = 0; k < s->planning.n_devices; k++)
+            if (k != i && !s->planning.devices[i].facts.host_memory)
+                log_route(s, i, k, &s->pairs[i][k]);
+}
+
 void routes_log(const struct stator *s) {
+    if (s->planning.config.devices.tensor) {
+        log_pairs(s);
+        return;
+    }
     for (uint32_t i = 0; i + 1 < planning_stages(&s->planning); i++) {
         if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote)
             continue; /* those say it themselves */

@@ -1,13 +1,13 @@
 /* How the residual stream gets from each device to the next: pushed directly where that is possible and was
- * proven, else through a pinned window. No other pair is probed, since nothing goes any other way (all pairs:
- * `stator devices --probe`). Thread: the engine's, at the start. */
+ * proven, else through a pinned window. Of a split by layers no other pair is probed, since nothing goes any
+ * other way (all pairs: `stator devices --probe`). Thread: the engine's, at the start. */
 #ifndef STATOR_ENGINE_ROUTES_H
 #define STATOR_ENGINE_ROUTES_H
 
 #include "engine/engine.h"
 
 /* Probes every pair of neighbours (slices exist, nothing is prepared) and fills route, in and out of all
- * devices. STATOR_DEVICE: transfer.mode = "direct" and a pair can't, with the reason; or a lost device. */
+ * devices; with a tensor split every pair, and fills pairs and group. STATOR_DEVICE: transfer.mode = "direct" and a pair can't, with the reason; or a lost device. */
 stator_status routes_decide(struct stator *s, stator_error *e);
 /* One log line per route. On the driver thread. */
 void routes_log(const struct stator *s);

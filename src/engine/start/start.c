@@ -221,6 +221,8 @@ stator_status start_devices(struct stator *s, stator_error *e) {
         st = gguf_unchanged(s->planning.draft.gguf, e);
     if (st == STATOR_OK)
         st = routes_decide(s, e);
+    if (st == STATOR_OK)
+        trace_routes(s);
     for (uint32_t i = 0; i < planning_parts(&s->planning) && st == STATOR_OK; i++)
         st = prepare(s, i, e);
     return st;

@@ -37,6 +37,22 @@ test_plan_and_report() {
     grep -q 'weights on cpu:0: share 1 of 2 of layers 0 to 7' "$tmp/out" || fail "the plan does not name the share"
 }
 
+# The report has every ordered pair, the trace the ways that each device's values go and the exchanges.
+test_routes() {
+    expect 0 "$stator" run $cfg --set devices.use=cpu:0,cpu:1,cpu:2 --set devices.split=tensor --tokens "1 2 3 4" -n 5 --temp 0 \
+        --report "$tmp/r.json" --trace "$tmp/t.json"
+    tr -d ' \n' <"$tmp/r.json" | grep -oE '"from":"[^"]*","to":"[^"]*","route":"[a-z]*"' | tr -d '"' | tr '\n' ' ' >"$tmp/routes"
+    local all='' i k
+    for i in 0 1 2; do
+        for k in 0 1 2; do [ $i = $k ] || all="${all}from:cpu:$i,to:cpu:$k,route:direct "; done
+    done
+    [ "$(cat "$tmp/routes")" = "$all" ] || fail "routes: $(cat "$tmp/routes")"
+    grep -q '"process_labels","pid":1,"args":{"labels":"direct to cpu:0, direct to cpu:2"}' "$tmp/t.json" || fail "no label"
+    for i in 0 1 2; do
+        [ "$(grep -c "\"name\":\"[^\"]*exchange[^\"]*\",\"pid\":$i,\"tid\":1," "$tmp/t.json")" = $((5 * 33)) ] || fail "exchanges of $i"
+    done
+}
+
 # n-gram speculation, and a draft of its own, keep the text.
 test_speculation() {
     local mode
