@@ -45,7 +45,8 @@
  *   spill_slowdown  struct plan's slowdown, where it is known
  *   estimate  struct plan_rates, where it is known: {link_bytes_per_second, link_assumed, hop_ns,
  * hop_assumed, layers_tokens_per_second, tensor_tokens_per_second (or no_tensor, why),
- *             groups_tokens_per_second (four devices or more, and an even number)}
+ *             groups_tokens_per_second (four devices or more, and an even number), choice (with
+ *             devices.split = "auto")}
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
  *             largest_sequences, kv_type: the largest smaller type for K and V that would fit (absent: none)}
  */
@@ -174,6 +175,7 @@ struct plan_rates {
     double tensor;       /* 0: not possible, */
     char no_tensor[256]; /* and why */
     double groups;       /* two groups of devices, tensor in each, layers between them; 0: not possible */
+    char choice[200];    /* devices.split = "auto": what it takes and why; "": there is no choice */
     uint64_t link;       /* bytes per second from device to device, the slowest */
     uint64_t hop_ns;     /* the longest */
     bool link_assumed, hop_assumed; /* no fact of a device says it */

@@ -127,6 +127,8 @@ static void rates_to_json(const struct plan_rates *r, struct json *j) {
         json_put_double(j, "tensor_tokens_per_second", r->tensor);
     else
         json_put_string(j, "no_tensor", r->no_tensor);
+    if (r->choice[0] != '\0')
+        json_put_string(j, "choice", r->choice);
     if (r->groups > 0)
         json_put_double(j, "groups_tokens_per_second", r->groups);
     json_close(j);

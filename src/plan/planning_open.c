@@ -13,7 +13,7 @@
 #include "plan/planning_draft.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"
-#include "plan/split_estimate.h"
+#include "plan/split_choice.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -96,6 +96,15 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
     }
     pages_unmap(shape, sizeof *shape);
     return st;
+}
+
+/* For another split. */
+static stator_status remap_tables(struct planning *s, stator_error *e) {
+    pages_unmap(s->tables, s->tables_bytes);
+    s->tables = NULL;
+    s->tables_bytes = 0;
+    s->shape = NULL;
+    return map_tables(s, e);
 }
 
 /* Its memory is the host's, of which it has what the others leave. */
@@ -700,6 +709,9 @@ static stator_status check_guesses(const struct planning *s, stator_error *e) {
 }
 
 stator_status planning_make(struct planning *s, stator_error *e) {
+    stator_status st = s->planned ? STATOR_OK : split_choose(s, remap_tables, e);
+    if (st != STATOR_OK)
+        return st;
     if (!s->planned)
         resolve_checkpoints(s);
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
@@ -708,9 +720,6 @@ stator_status planning_make(struct planning *s, stator_error *e) {
             s->want.context = context;
     }
     stator_error why;
-    stator_status st = s->planned ? STATOR_OK : split_estimate(s, &s->rates, e);
-    if (st != STATOR_OK)
-        return st;
     st = planner_make(s, &s->want, &s->plan, &why);
     if (st == STATOR_DOES_NOT_FIT)
         return shortage_refuse_unmade(s, &why, e);

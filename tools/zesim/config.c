@@ -59,6 +59,7 @@ static const struct {
     KEY(clock_mhz, 1, 100000),
     KEY(bus_bits, 1, 65536),
     KEY(memory_mhz, 1, 100000),
+    KEY(bandwidth, 0, 100000),
     KEY(timer_hz, 1, 1000000000),
     KEY(timestamp_bits, 8, 64),
     KEY(max_group, 1, 4096),

@@ -103,19 +103,20 @@ ze_result_t ZE_APICALL zeDriverGetIpcProperties(ze_driver_handle_t handle, ze_dr
 
 ze_result_t ZE_APICALL zeDriverGetExtensionProperties(ze_driver_handle_t handle, uint32_t *n,
                                                       ze_driver_extension_properties_t *p) {
-    static const char *const names[] = {"ZE_experimental_relaxed_allocation_limits",
-                                        "ZE_experimental_global_offset",
-                                        "ZE_extension_pci_properties",
-                                        "ZE_extension_memory_free_policies",
-                                        DOT_PRODUCT_EXTENSION,
-                                        USABLE_MEMORY_EXTENSION};
+    const char *names[7] = {"ZE_experimental_relaxed_allocation_limits", "ZE_experimental_global_offset",
+                            "ZE_extension_pci_properties", "ZE_extension_memory_free_policies",
+                            DOT_PRODUCT_EXTENSION};
+    uint32_t have = 5;
     ENTER(zeDriverGetExtensionProperties);
     GET(struct object, d, KIND_DRIVER, handle);
     (void)d;
     if (n == NULL)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-    uint32_t have = sizeof names / sizeof names[0] - (sim.device[0].usable_memory ? 0 : 1),
-             given = give(n, have, p);
+    if (sim.device[0].usable_memory)
+        names[have++] = USABLE_MEMORY_EXTENSION;
+    if (sim.device[0].bandwidth > 0)
+        names[have++] = "ZE_extension_device_memory_properties";
+    const uint32_t given = give(n, have, p);
     for (uint32_t i = 0; i < given; i++) {
         memset(&p[i], 0, sizeof p[i]);
         strcpy(p[i].name, names[i]);
@@ -263,6 +264,12 @@ ze_result_t ZE_APICALL zeDeviceGetMemoryProperties(ze_device_handle_t handle, ui
     p->maxClockRate = (uint32_t)d->memory_mhz, p->maxBusWidth = (uint32_t)d->bus_bits;
     p->totalSize = d->memory;
     strcpy(p->name, "zesim");
+    for (ze_base_properties_t *x = p->pNext; x != NULL && d->bandwidth > 0; x = x->pNext)
+        if (x->stype == ZE_STRUCTURE_TYPE_DEVICE_MEMORY_EXT_PROPERTIES) {
+            ze_device_memory_ext_properties_t *speed = (ze_device_memory_ext_properties_t *)x;
+            speed->readBandwidth = speed->writeBandwidth = (uint32_t)d->bandwidth;
+            speed->bandwidthUnit = ZE_BANDWIDTH_UNIT_BYTES_PER_NANOSEC;
+        }
     return ZE_RESULT_SUCCESS;
 }
 

@@ -204,7 +204,9 @@ static void print_rates(const struct plan *p, FILE *out) {
             "%.1f GB/s from device to device%s and %.1f us a hop%s; computing takes no time in it\n",
             (double)r->link * 1e-9, r->link_assumed ? " (assumed)" : "", (double)r->hop_ns * 1e-3,
             r->hop_assumed ? " (assumed)" : "");
-    if (r->tensor == 0)
+    if (r->choice[0] != '\0')
+        fprintf(out, "devices.split = \"auto\" takes %s\n", r->choice);
+    else if (r->tensor == 0)
         fprintf(out, "speed: no tensor split: %s\n", r->no_tensor);
 }
 

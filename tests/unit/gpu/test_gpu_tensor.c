@@ -146,6 +146,25 @@ static void routes(void **state) {
     }
 }
 
+/* With "auto": by tensor where that is estimated to be faster. */
+static void automatic_of(void) {
+    compare(DEMO, TWO, "devices.split=auto", now.more, 30);
+    CHECK((zesim_counter("copy.gpu1>gpu0.count") > 0) == (now.says[0] == 't'));
+}
+
+static void automatic(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    now.more = NULL;
+    now.says = "tensor";
+    zesim_run("devices=2,bandwidth=1," SMALL, automatic_of);
+    now.says = "layers";
+    zesim_run("devices=2,bandwidth=456," SMALL, automatic_of);
+    zesim_run("devices=2," SMALL, automatic_of);
+    now.more = "memory.on_oom=spill";
+    zesim_run("devices=2,bandwidth=1," SMALL, automatic_of);
+}
+
 static void refused_by(const char *use, const char *more, stator_status status, const char *text) {
     const char *sets[] = {use, "devices.split=tensor", more};
     stator_options o = {.size = sizeof o, .config = DEMO, .set = sets, .n_set = 3};
@@ -265,8 +284,9 @@ static void faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(architectures), cmocka_unit_test(chunks),
-                                       cmocka_unit_test(routes),        cmocka_unit_test(refused),
-                                       cmocka_unit_test(conversations), cmocka_unit_test(faults)};
+                                       cmocka_unit_test(routes),        cmocka_unit_test(automatic),
+                                       cmocka_unit_test(refused),       cmocka_unit_test(conversations),
+                                       cmocka_unit_test(faults)};
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,80 @@
+#include "plan/split_choice.h"
+
+#include "plan/planner.h"
+#include "plan/split_estimate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a tensor split of GPUs cannot do yet; NULL: nothing of this run. */
+static const char *lacks(const struct planning *s) {
+    if (s->config.speculation.mode == CONFIG_SPECULATION_MTP)
+        return "tensor does not divide the block of nextn yet (speculation.mode = \"mtp\")";
+    if (s->config.memory.on_oom == CONFIG_OOM_SPILL)
+        return "tensor does not spill yet (memory.on_oom = \"spill\")";
+    if (s->may_help)
+        return "tensor has no experts on the processors yet (memory.experts)";
+    if (s->draft.tower != NULL)
+        return "tensor takes no pictures yet (model.vision)";
+    return NULL;
+}
+
+/* Whether the plan by tensor can be made, fits, and has kernels for all that the devices compute. */
+static bool can_run(struct planning *s, char *why, size_t n) {
+    struct plan made;
+    stator_error e;
+    if (planner_make(s, &s->want, &made, &e) != STATOR_OK) {
+        snprintf(why, n, "%.180s", e.text);
+        return false;
+    }
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        if (made.places[i].total > made.places[i].budget) {
+            snprintf(why, n, "by tensor it does not fit into %s", made.places[i].name);
+            return false;
+        }
+        if (!s->imagined && device_takes(&s->devices[i].choice, &s->devices[i].model, &e) != STATOR_OK) {
+            snprintf(why, n, "%.180s", e.text);
+            return false;
+        }
+    }
+    return true;
+}
+
+static stator_status try_tensor(struct planning *s, stator_status (*remap)(struct planning *, stator_error *),
+                                stator_error *e) {
+    struct plan_rates *r = &s->rates;
+    char why[sizeof r->choice];
+    s->config.devices.tensor = true;
+    stator_status st = remap(s, e);
+    if (st != STATOR_OK)
+        return st;
+    if (can_run(s, why, sizeof why)) {
+        snprintf(r->choice, sizeof r->choice, "tensor: an estimated %.1f tokens/s, by layers %.1f", r->tensor,
+                 r->layers);
+        return STATOR_OK;
+    }
+    snprintf(r->choice, sizeof r->choice, "layers: %.180s", why);
+    s->config.devices.tensor = false;
+    return remap(s, e);
+}
+
+stator_status split_choose(struct planning *s, stator_status (*remap)(struct planning *s, stator_error *e),
+                           stator_error *e) {
+    struct plan_rates *r = &s->rates;
+    stator_status st = split_estimate(s, r, e);
+    if (st != STATOR_OK || !r->known || strcmp(s->config.devices.split, "auto") != 0)
+        return st;
+    const char *no = lacks(s);
+    if (no != NULL)
+        snprintf(r->choice, sizeof r->choice, "layers: %s", no);
+    else if (r->tensor == 0)
+        snprintf(r->choice, sizeof r->choice, "layers: %.180s", r->no_tensor);
+    else if (r->tensor < SPLIT_CHOICE_GAIN * r->layers)
+        snprintf(r->choice, sizeof r->choice, "layers: an estimated %.1f tokens/s, by tensor %.1f", r->layers,
+                 r->tensor);
+    else
+        st = try_tensor(s, remap, e);
+    if (st == STATOR_OK)
+        log_write(s->log, STATOR_LOG_INFO, "devices.split = \"auto\": %s", r->choice);
+    return st;
+}
