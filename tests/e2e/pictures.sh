@@ -1,6 +1,6 @@
 #!/bin/bash
-# Pictures through the binary: the plan with a vision tower, `run --image`, and the server's APIs. The model and the tower are
-# tests/models/pictures_model.h's, of random weights.
+# Pictures through the binary: the plan with a vision tower, `run --image`, `/image` of the chat, and the server's APIs. The model
+# and the tower are tests/models/pictures_model.h's, of random weights.
 . tests/lib.sh
 . tests/lib_serve.sh
 png=tests/data/pictures/tower.png
@@ -48,6 +48,55 @@ test_run() {
     said 'picture 0'
     expect 2 "$stator" run configs/demo.cfg --image $png -p a -n 2
     said 'model.vision names no vision tower'
+}
+
+test_chat() {
+    config
+    chat() { "$stator" chat "$tmp/box.cfg" --temp 0 -n 3 "$@"; }
+    expect 0 chat <<<'/help'
+    said '^  /image \[FILE\] +show a picture with the next message'
+    # The answer is that of the same prompt in `run`; the second turn has the picture, too, and does not encode it again.
+    expect 0 chat <<<"/image $png"$'\nabc\nb'
+    said "^$png: 30x18 pixels, seen as 30x18: 18 tokens of the prompt; it goes with the next message$"
+    said '^turns +2$'
+    said '^prompts +[4-6][0-9] tokens'
+    head -1 "$tmp/out" >"$tmp/first"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p '[IMG]abc' --temp 0 -n 3
+    head -1 "$tmp/out" | cmp -s - "$tmp/first" || fail "run says something else: $(cat "$tmp/out" "$tmp/first")"
+    expect 0 chat --set memory.strict="$(sanitized && echo false || echo true)" <<<"/image $png"$'\n/image\nabc\n/save '"$tmp/saved"
+    said '^1 pictures are dropped$'
+    said '2 messages are in .*saved$'
+    ! grep -q IMG "$tmp/saved" || fail "it was not dropped: $(cat "$tmp/saved")"
+    expect 2 chat <<<'/image'
+    said '/image needs the name of a file'
+    expect 2 chat <<<"/image $tmp/none"
+    said "/image: $tmp/none can't be opened: No such file"
+    expect 2 chat <<<"/image $tmp"
+    said "/image: $tmp is no file"
+    expect 2 chat <<<'/image configs/demo.cfg'
+    said '/image: configs/demo.cfg: picture 0: .*JPEG, PNG'
+    head -c 33000000 /dev/zero >"$tmp/large"
+    (cat $png; cat "$tmp/large") >"$tmp/large.png"
+    expect 2 chat --set vision.pictures=1 <<<"/image $tmp/large.png"
+    said "/image: there is no room for $tmp/large.png: a conversation's pictures have 8.00 MiB together"
+    expect 2 chat --set vision.pictures=1 <<<"/image $png"$'\n'"/image $other"
+    said 'the conversation has 1 pictures, as many as vision.pictures allows'
+    expect 2 chat <<<"/image $png"$'\n'"/image $png"$'\n'"/image $png"$'\n'"/image $png"$'\nabc'
+    said 'with this message the conversation has [0-9]+ tokens, memory.context is 64'
+    expect 2 chat --resume "$tmp/talk.json" <<<"/image $png"
+    said 'the file of --resume keeps texts only'
+    expect 0 chat <<<"/image $png"$'\nabc\n/save '"$tmp/saved"
+    said '2 messages are in .*saved, without their pictures'
+    expect 2 chat --resume "$tmp/saved" <<<abc
+    said 'begins with 1 places for pictures \(\[IMG\]\), but without pictures'
+    printf '%s' '{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}' >"$tmp/t.jinja"
+    expect 2 "$stator" chat configs/demo.cfg --template "$tmp/t.jinja" <<<"/image $png"
+    said '/image: model.vision names no vision tower'
+    # On a terminal an error ends nothing, and the picture of a message that was refused waits for the next one.
+    expect 0 python3 tests/pty_drive.py --seconds 120 "$stator" chat "$tmp/box.cfg" --temp 0 -n 3 -- 'expect=> ' "send=/image $tmp/none\r" \
+        'expect=opened' 'expect=> ' "send=/image $png\r" 'expect=next message' 'expect=> ' "send=$(printf 'c%.0s' {1..60})\r" \
+        'expect=with this message' 'expect=> ' 'send=abc\r' 'expect=prompt 2[0-9], ' 'expect=> ' 'send=/clear\r' 'expect=is empty' 'expect=> ' \
+        'send=abc\r' 'expect=prompt [1-9], ' 'expect=> ' 'send=\x04' 'expect=turns +2\r'
 }
 
 data() {

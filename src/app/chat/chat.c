@@ -63,6 +63,18 @@ static const char *advice(const struct chat *c, char *out, size_t n) {
     return out;
 }
 
+/* A conversation from a file or an option has no pictures. */
+static stator_status refuse_markers(const struct chat *c, stator_error *e) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < c->talk.n_ids && i < c->info.context; i++)
+        n += c->talk.pictures.most > 0 && c->talk.ids[i] == c->talk.pictures.marker_id;
+    return n == 0 ? STATOR_OK
+                  : error_set(e, STATOR_USAGE,
+                              "the conversation begins with %u places for pictures (%.*s), but without "
+                              "pictures: --resume and --system take texts only",
+                              n, (int)c->talk.pictures.marker_length, c->talk.pictures.marker);
+}
+
 /* Options and what the conversation begins with, before the weights are loaded. */
 static stator_status prepare_talk(struct chat *c, stator_error *e) {
     stator_status st = chat_talk_open(&c->talk, c->engine, c->template_file, e);
@@ -76,7 +88,8 @@ static stator_status prepare_talk(struct chat *c, stator_error *e) {
     st = stator_prepare(c->engine, e);
     if (st != STATOR_OK)
         return st;
-    if (c->resume != NULL)
+    st = chat_pictures_open(&c->talk.pictures, c->engine, e);
+    if (st == STATOR_OK && c->resume != NULL)
         st = chat_resume_read(&c->talk, c->resume, e);
     if (st != STATOR_OK)
         return st;
@@ -89,6 +102,7 @@ static stator_status prepare_talk(struct chat *c, stator_error *e) {
         return error_set(e, STATOR_USAGE, "--system is longer than what the context can hold");
     c->place = (struct chat_command_place){.engine = c->engine,
                                            .talk = &c->talk,
+                                           .keeps = c->resume != NULL,
                                            .n_system = resumes ? c->talk.messages[0].role == CHAT_TALK_SYSTEM
                                                                : c->talk.n};
     const uint32_t begun = c->talk.n;
@@ -106,6 +120,8 @@ static stator_status prepare_talk(struct chat *c, stator_error *e) {
     /* A first turn for trial: a template that refuses the system's message does so now. */
     if (st == STATOR_OK && chat_talk_add(&c->talk, CHAT_TALK_USER, "?", 1))
         st = chat_talk_prompt(&c->talk, e);
+    if (st == STATOR_OK)
+        st = refuse_markers(c, e);
     if (st == STATOR_OK && c->talk.n_ids >= c->info.context)
         st = error_set(e, STATOR_USAGE,
                        "the conversation begins with %zu tokens, memory.context is %u: shorten --system or "
@@ -167,10 +183,10 @@ static stator_status take_turn(struct chat *c, size_t length, stator_error *e) {
         return error_set(e, STATOR_USAGE, "the conversation has no room for this message; %s",
                          advice(c, todo, sizeof todo));
     st = chat_talk_prompt(&c->talk, e);
-    if (st == STATOR_OK && c->talk.n_ids >= c->info.context)
+    if (st == STATOR_OK && chat_talk_tokens(&c->talk) >= c->info.context)
         st = error_set(e, STATOR_USAGE,
-                       "with this message the conversation has %zu tokens, memory.context is %u; %s",
-                       c->talk.n_ids, c->info.context, advice(c, todo, sizeof todo));
+                       "with this message the conversation has %" PRIu64 " tokens, memory.context is %u; %s",
+                       chat_talk_tokens(&c->talk), c->info.context, advice(c, todo, sizeof todo));
     if (st == STATOR_OK)
         st = chat_answer_get(&c->answer, e);
     if (c->answer.done.kind == STATOR_EVENT_DONE && st == STATOR_OK) {
@@ -345,7 +361,8 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
                    "recalled; from a pipe every line is a message, and the first error ends the chat. "
                    "Answers go to standard output, the report and everything else to standard error. A line "
                    "that ends with a backslash goes on in the next one. /help lists the commands: /clear, "
-                   "/save FILE, /memory, /exit. Ctrl-C ends an answer, a second one or Ctrl-D the chat. "
+                   "/image FILE, /save FILE, /memory, /exit. Ctrl-C ends an answer, a second one or Ctrl-D "
+                   "the chat. "
                    "`stator plan --chat` prints the plan and its hash.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0]};

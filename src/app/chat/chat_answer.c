@@ -176,7 +176,9 @@ stator_status chat_answer_get(struct chat_answer *a, stator_error *e) {
                               .tokens = a->talk->ids,
                               .n_tokens = a->talk->n_ids,
                               .max_new = a->max_new,
-                              .sampling = a->sampling};
+                              .sampling = a->sampling,
+                              .pictures = a->talk->pictures.items,
+                              .n_pictures = chat_talk_pictures(a->talk)};
     const bool opened = a->talk->opened[0] != '\0';
     a->any = a->nl = a->dim = a->c2 = a->no_room = a->broken = false;
     a->decoder = (stator_decoder){.size = sizeof a->decoder, .started = 1};

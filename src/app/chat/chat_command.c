@@ -23,7 +23,31 @@ static stator_status run_clear(struct chat_command_place *p, const char *argumen
     (void)argument;
     (void)e;
     chat_talk_cut(p->talk, p->n_system);
+    chat_pictures_cut(&p->talk->pictures, 0);
     fprintf(stderr, "the conversation is empty%s\n", p->n_system > 0 ? " but for the system's message" : "");
+    return STATOR_OK;
+}
+
+static stator_status run_image(struct chat_command_place *p, const char *argument, stator_error *e) {
+    struct chat_pictures *all = &p->talk->pictures;
+    const uint32_t sent = chat_talk_pictures(p->talk);
+    if (argument[0] == '\0' && all->n == sent)
+        return error_set(e, STATOR_USAGE, "/image needs the name of a file: /image photo.jpg");
+    if (argument[0] == '\0') {
+        fprintf(stderr, "%u pictures are dropped\n", all->n - sent);
+        chat_pictures_cut(all, sent);
+        return STATOR_OK;
+    }
+    if (p->keeps)
+        return error_set(e, STATOR_USAGE,
+                         "/image: the file of --resume keeps texts only: start the chat without --resume");
+    stator_status st = chat_pictures_attach(all, argument, e);
+    if (st != STATOR_OK)
+        return st;
+    const stator_picture_size *is = &all->are[all->n - 1];
+    fprintf(stderr,
+            "%s: %ux%u pixels, seen as %ux%u: %u tokens of the prompt; it goes with the next message\n",
+            argument, is->width, is->height, is->seen_width, is->seen_height, is->tokens);
     return STATOR_OK;
 }
 
@@ -36,7 +60,8 @@ static stator_status run_save(struct chat_command_place *p, const char *argument
     chat_talk_save(p->talk, f);
     const stator_status st = out_close(f, "/save", argument, STATOR_OK, e);
     if (st == STATOR_OK && f != stdout)
-        fprintf(stderr, "%u messages are in %s\n", p->talk->n, argument);
+        fprintf(stderr, "%u messages are in %s%s\n", p->talk->n, argument,
+                chat_talk_pictures(p->talk) > 0 ? ", without their pictures" : "");
     return st;
 }
 
@@ -60,6 +85,8 @@ static const struct row {
 } rows[] = {
     {"help", "", "this list", run_help},
     {"clear", "", "begin a new conversation", run_clear},
+    {"image", " [FILE]", "show a picture with the next message; without FILE drop those that wait",
+     run_image},
     {"save", " FILE", "write the messages as JSON, as `stator template -f` takes them", run_save},
     {"memory", "", "the memory: planned, allocated, used, and what the kernel says of it", run_memory},
     {"exit", "", "end the chat, as Ctrl-D does", run_exit},

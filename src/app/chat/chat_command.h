@@ -10,6 +10,7 @@ struct chat_command_place { /* what commands work on */
     stator *engine;
     struct chat_talk *talk;
     uint32_t n_system; /* messages that /clear leaves */
+    bool keeps;        /* the conversation is kept in a file (--resume) */
     bool leaves;       /* set by /exit */
 };
 

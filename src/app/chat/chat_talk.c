@@ -91,7 +91,16 @@ stator_status chat_talk_open(struct chat_talk *t, stator *engine, const char *fi
 void chat_talk_close(struct chat_talk *t) {
     pages_unmap(t->memory, t->bytes);
     pages_unmap(t->scratch, t->scratch_bytes);
+    chat_pictures_close(&t->pictures);
     free(t->template_file);
+}
+
+uint32_t chat_talk_pictures(const struct chat_talk *t) {
+    return t->n > 0 ? t->messages[t->n - 1].pictures : 0;
+}
+
+uint64_t chat_talk_tokens(const struct chat_talk *t) {
+    return t->n_ids + chat_pictures_tokens(&t->pictures, chat_talk_pictures(t));
 }
 
 bool chat_talk_extend(struct chat_talk *t, const char *text, size_t n) {
@@ -104,9 +113,15 @@ bool chat_talk_extend(struct chat_talk *t, const char *text, size_t n) {
 }
 
 bool chat_talk_add(struct chat_talk *t, enum chat_talk_role role, const char *text, size_t n) {
-    if (t->n == CHAT_TALK_MESSAGES || n > t->capacity - t->used)
+    const struct chat_pictures *p = &t->pictures;
+    const uint32_t before = chat_talk_pictures(t);
+    const uint32_t pictures = role == CHAT_TALK_USER ? p->n : before;
+    const size_t markers = (pictures - before) * p->marker_length;
+    if (t->n == CHAT_TALK_MESSAGES || markers > t->capacity - t->used || n > t->capacity - t->used - markers)
         return false;
-    t->messages[t->n++] = (struct chat_talk_message){.role = role, .at = t->used};
+    t->messages[t->n++] = (struct chat_talk_message){.role = role, .at = t->used, .pictures = pictures};
+    for (uint32_t i = before; i < pictures; i++)
+        (void)chat_talk_extend(t, p->marker, p->marker_length);
     return chat_talk_extend(t, text, n);
 }
 

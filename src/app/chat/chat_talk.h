@@ -6,6 +6,7 @@
 #ifndef STATOR_APP_CHAT_CHAT_TALK_H
 #define STATOR_APP_CHAT_CHAT_TALK_H
 
+#include "app/chat/chat_pictures.h"
 #include "chat/chat_form.h"
 #include "stator.h"
 
@@ -21,6 +22,7 @@ enum chat_talk_role { CHAT_TALK_SYSTEM, CHAT_TALK_USER, CHAT_TALK_ASSISTANT };
 struct chat_talk_message {
     enum chat_talk_role role;
     size_t at, length; /* of text */
+    uint32_t pictures; /* of the talk, up to its end */
 };
 
 struct chat_talk {
@@ -40,6 +42,7 @@ struct chat_talk {
     uint32_t n;
     int32_t *ids; /* [context]: the prompt, after chat_talk_prompt */
     size_t n_ids, context;
+    struct chat_pictures pictures; /* those behind the last message's are for the next one */
     void *scratch;
     uint64_t scratch_bytes;
     char opened[64]; /* what the prompt ends with if it opens the model's thinking: "<think>\n" */
@@ -53,16 +56,20 @@ void chat_talk_close(struct chat_talk *t); /* all zero is allowed */
 
 const char *chat_talk_role_name(enum chat_talk_role role); /* "user" */
 
-/* False: there is no room for it. */
+/* False: there is no room for it. A user's message has the pictures that wait, their markers in front. */
 bool chat_talk_add(struct chat_talk *t, enum chat_talk_role role, const char *text, size_t n);
 /* The last message grows (the answer as it comes). False: there is no room. */
 bool chat_talk_extend(struct chat_talk *t, const char *text, size_t n);
-/* Drops messages until n are left. */
+/* Drops messages until n are left. Their pictures wait for the next message. */
 void chat_talk_cut(struct chat_talk *t, uint32_t n);
 
 /* The prompt for an answer to the last message, into ids: after stator_prepare. More ids than the context has
  * are STATOR_OK too: n_ids says how many. */
 stator_status chat_talk_prompt(struct chat_talk *t, stator_error *e);
+/* Of that prompt, with its pictures. */
+uint64_t chat_talk_tokens(const struct chat_talk *t);
+/* Pictures of the messages, without those that wait. */
+uint32_t chat_talk_pictures(const struct chat_talk *t);
 
 /* {"messages": [..]}, as `stator template -f` takes it. */
 void chat_talk_save(const struct chat_talk *t, FILE *f);
