@@ -292,6 +292,9 @@ typedef struct stator_request {
      * files; they are the caller's again afterwards. */
     const stator_picture *pictures;
     size_t n_pictures; /* at most vision.pictures */
+    /* NULL, or of each of the n_pictures what stator_load_picture gave: then submit decodes nothing, and
+     * `pictures` is not read. */
+    const uint64_t *loaded;
 } stator_request;
 
 #define STATOR_TOP_LOGPROBS 20
@@ -328,6 +331,15 @@ typedef struct stator_picture_size {
  * could not have. */
 stator_status stator_measure_picture(const stator *s, const stator_picture *picture,
                                      stator_picture_size *size, stator_error *e);
+
+/* Decodes a picture ahead of the requests that have it, for callers whose submitting thread must not wait: a
+ * large file takes a second. Any thread may call; one file is decoded at a time, and no other call waits for
+ * it but a submit that has files to decode. The picture is held until stator_drop_picture, beyond which
+ * requests hold it themselves. After stator_start. STATOR_BUSY: all places (vision.pictures) are held. */
+stator_status stator_load_picture(stator *s, const stator_picture *picture, uint64_t *loaded,
+                                  stator_error *e);
+/* loaded: of stator_load_picture, once; 0 is allowed. */
+void stator_drop_picture(stator *s, uint64_t loaded);
 
 /* Checks a request as stator_submit would, without queueing it; after stator_prepare. */
 stator_status stator_check(const stator *s, const stator_request *request, stator_error *e);

@@ -103,6 +103,7 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     pthread_mutex_init(&s->front.submit_lock, NULL);
     pthread_mutex_init(&s->front.edge_lock, NULL);
     pthread_mutex_init(&s->pictures.lock, NULL);
+    pthread_mutex_init(&s->pictures.decoding, NULL);
     pthread_mutex_init(&s->front.grammars.lock, NULL);
     st = open_parts(s, o, e);
     if (st != STATOR_OK) {
@@ -387,6 +388,7 @@ void stator_close(stator *s) {
     pthread_mutex_destroy(&s->front.submit_lock);
     pthread_mutex_destroy(&s->front.edge_lock);
     pthread_mutex_destroy(&s->pictures.lock);
+    pthread_mutex_destroy(&s->pictures.decoding);
     pthread_mutex_destroy(&s->front.grammars.lock);
     pages_unmap(s->start.edge, s->planning.edge_bytes);
     pages_unmap(s->front.grammars.memory, s->planning.grammars_bytes);

@@ -60,9 +60,9 @@ test_chat() {
     said "^$png: 30x18 pixels, seen as 30x18: 18 tokens of the prompt; it goes with the next message$"
     said '^turns +2$'
     said '^prompts +[4-6][0-9] tokens'
-    head -1 "$tmp/out" >"$tmp/first"
-    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p '[IMG]abc' --temp 0 -n 3
-    head -1 "$tmp/out" | cmp -s - "$tmp/first" || fail "run says something else: $(cat "$tmp/out" "$tmp/first")"
+    cp "$tmp/out" "$tmp/chat"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png --tokens 265,263,261,262 --temp 0 -n 3
+    (cat "$tmp/out" && echo) | cmp -s - <(head -c $(($(wc -c <"$tmp/out") + 1)) "$tmp/chat") || fail "run says something else"
     expect 0 chat --set memory.strict="$(sanitized && echo false || echo true)" <<<"/image $png"$'\n/image\nabc\n/save '"$tmp/saved"
     said '^1 pictures are dropped$'
     said '2 messages are in .*saved$'
@@ -93,10 +93,10 @@ test_chat() {
     expect 2 "$stator" chat configs/demo.cfg --template "$tmp/t.jinja" <<<"/image $png"
     said '/image: model.vision names no vision tower'
     # On a terminal an error ends nothing, and the picture of a message that was refused waits for the next one.
-    expect 0 python3 tests/pty_drive.py --seconds 120 "$stator" chat "$tmp/box.cfg" --temp 0 -n 3 -- 'expect=> ' "send=/image $tmp/none\r" \
+    expect 0 python3 tests/clients/pty_drive.py --seconds 60 "$stator" chat "$tmp/box.cfg" --temp 0 -n 3 -- 'expect=> ' "send=/image $tmp/none\r" \
         'expect=opened' 'expect=> ' "send=/image $png\r" 'expect=next message' 'expect=> ' "send=$(printf 'c%.0s' {1..60})\r" \
-        'expect=with this message' 'expect=> ' 'send=abc\r' 'expect=prompt 2[0-9], ' 'expect=> ' 'send=/clear\r' 'expect=is empty' 'expect=> ' \
-        'send=abc\r' 'expect=prompt [1-9], ' 'expect=> ' 'send=\x04' 'expect=turns +2\r'
+        'expect=with this message' 'expect=> ' 'send=abc\r' 'expect=prompt 2[0-9],' 'expect=> ' 'send=/clear\r' 'expect=is empty' 'expect=> ' \
+        'send=abc\r' 'expect=prompt [1-9],' 'expect=> ' 'send=\x04' 'expect=turns +2\r'
 }
 
 data() {
@@ -117,6 +117,8 @@ test_serve() {
     answered 200 '"prompt_tokens": ?2[0-9]'
     ask /v1/messages "{\"max_tokens\": 2, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"media_type\": \"image/png\", \"data\": \"$(data $png)\"}}, $text]}]}"
     answered 200 '"input_tokens": ?2[0-9]'
+    local counted
+    counted=$(sed -n 's/.*"input_tokens": *\([0-9]*\).*/\1/p' "$tmp/answer")
     ask /v1/responses "{\"max_output_tokens\": 2, \"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", \"image_url\": \"$url\"}, {\"type\": \"input_text\", \"text\": \"abc\"}]}]}"
     answered 200 '"input_tokens": ?2[0-9]'
     ask /api/chat "{\"stream\": false, \"options\": {\"num_predict\": 2}, \"messages\": [{\"role\": \"user\", \"content\": \"abc\", \"images\": [\"$(data $png)\"]}]}"
@@ -131,6 +133,35 @@ test_serve() {
     answered 400 'a request may have 4 pictures'
     ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": [$part, $part, $part, $part]}]}"
     answered 400 'tokens of text and 72 of 4 pictures, memory.context is 64'
+    ask /v1/messages/count_tokens "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"media_type\": \"image/png\", \"data\": \"$(data $png)\"}}, $text]}]}"
+    answered 200 "\"input_tokens\": ?$counted}"
+    ask /tokenize "{\"messages\": [{\"role\": \"user\", \"content\": [$part, $text, $part]}]}"
+    answered 200 '"tokens": ?\[265,263,261,262,265\], ?"picture_tokens": ?\[18,18\], ?"count": ?39'
+    ask /tokenize '{"content": "abc"}'
+    answered 200 '"tokens": ?\[263,261,262\]}'
+    kill $pid
+    wait $pid || fail "it ended with $?"
+}
+
+# Files of all formats, whole and damaged, at the door of the server.
+test_files() {
+    config
+    serve_config=$tmp/box.cfg
+    serve --set vision.pictures=10
+    ready
+    expect 0 python3 tests/clients/pictures_client.py files "$port"
+    ready
+    kill $pid
+    wait $pid || fail "it ended with $?"
+}
+
+# The server's loop does not wait for a large picture.
+test_large() {
+    config
+    serve_config=$tmp/box.cfg
+    serve --set vision.decode=280MiB
+    ready
+    expect 0 python3 tests/clients/pictures_client.py stall "$port"
     kill $pid
     wait $pid || fail "it ended with $?"
 }

@@ -103,7 +103,7 @@ static stator_status check(const struct stator *s, const stator_request *r, stat
         return error_set(e, STATOR_USAGE,
                          "the request has pictures, but model.vision names no vision tower: set it to the "
                          "model's mmproj file");
-    if (r->pictures == NULL)
+    if (r->pictures == NULL && r->loaded == NULL)
         return error_set(e, STATOR_USAGE, "stator_submit: request.pictures is NULL");
     if (r->n_pictures > s->planning.pictures.n)
         return error_set(e, STATOR_USAGE, "the request has %zu pictures, vision.pictures is %u: raise it",
@@ -116,17 +116,51 @@ static stator_status check(const struct stator *s, const stator_request *r, stat
     return STATOR_OK;
 }
 
+/* A number for a loaded picture: its serial, and its place + 1. */
+static uint64_t number_of(const struct stator *s, const struct picture_place *p) {
+    return (uint64_t)(uint32_t)p->serial << 32 | (uint64_t)(p - s->pictures.places + 1);
+}
+
+/* The place of such a number; NULL: it is none, or was dropped. Under `lock`. */
+static struct picture_place *loaded_place(const struct stator *s, uint64_t number) {
+    const uint64_t at = number & UINT32_MAX;
+    if (at == 0 || at > s->planning.pictures.n)
+        return NULL;
+    struct picture_place *p = &s->pictures.places[at - 1];
+    return p->filled && p->holders > 0 && number_of(s, p) == number ? p : NULL;
+}
+
+/* Tokens of picture i of the request. */
+static stator_status tokens_of(const struct stator *s, const stator_request *r, size_t i, uint32_t *tokens,
+                               stator_error *e) {
+    struct picture_head head;
+    struct tower_size size = {0};
+    if (r->loaded == NULL) {
+        stator_status st = look(s, &r->pictures[i], i, &head, &size, e);
+        *tokens = size.tokens;
+        return st;
+    }
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->pictures.lock; /* the caller's in all but that */
+    pthread_mutex_lock(lock);
+    const struct picture_place *p = loaded_place(s, r->loaded[i]);
+    *tokens = p != NULL ? p->size.tokens : 0;
+    pthread_mutex_unlock(lock);
+    return p != NULL
+               ? STATOR_OK
+               : error_set(e, STATOR_USAGE,
+                           "stator_submit: request.loaded[%zu] is no picture of stator_load_picture", i);
+}
+
 stator_status pictures_count(const struct stator *s, const stator_request *r, uint64_t *n, stator_error *e) {
     *n = r->n_tokens;
     if (r->n_pictures == 0)
         return STATOR_OK;
     stator_status st = check(s, r, e);
     for (size_t i = 0; i < r->n_pictures && st == STATOR_OK; i++) {
-        struct picture_head head;
-        struct tower_size size;
-        st = look(s, &r->pictures[i], i, &head, &size, e);
+        uint32_t tokens = 0;
+        st = tokens_of(s, r, i, &tokens, e);
         if (st == STATOR_OK)
-            *n += size.tokens - 1; /* less its marker */
+            *n += tokens - 1; /* less its marker */
     }
     return st;
 }
@@ -152,79 +186,125 @@ static stator_status decode(struct stator *s, const stator_picture *p, size_t wh
     return STATOR_OK;
 }
 
-/* The place that has this picture; else one that nobody holds. NULL: all are held. */
-static struct picture_place *find_place(struct stator *s, const uint8_t hash[SHA256_BYTES]) {
+/* The place that has this picture, one holder more; NULL: there is none. Under `lock`. */
+static struct picture_place *hold_known(struct stator *s, const uint8_t hash[SHA256_BYTES]) {
+    for (uint32_t i = 0; i < s->planning.pictures.n; i++) {
+        struct picture_place *p = &s->pictures.places[i];
+        if (!p->filled || memcmp(p->hash, hash, SHA256_BYTES) != 0)
+            continue;
+        p->holders++;
+        p->used = ++s->pictures.uses;
+        return p;
+    }
+    return NULL;
+}
+
+/* The place that nobody has held for longest, emptied, with one holder; NULL: all are held. Under `lock`. */
+static struct picture_place *hold_free(struct stator *s) {
     struct picture_place *oldest = NULL;
     for (uint32_t i = 0; i < s->planning.pictures.n; i++) {
         struct picture_place *p = &s->pictures.places[i];
-        if (p->filled && memcmp(p->hash, hash, SHA256_BYTES) == 0)
-            return p;
         if (p->holders == 0 && (oldest == NULL || p->used < oldest->used))
             oldest = p;
     }
+    if (oldest == NULL)
+        return NULL;
+    oldest->filled = false;
+    oldest->holders = 1;
+    oldest->used = ++s->pictures.uses;
     return oldest;
 }
 
-static stator_status take_one(struct stator *s, const stator_picture *p, size_t which,
-                              struct request_picture *out, stator_error *e) {
-    uint8_t hash[SHA256_BYTES];
-    struct sha256 h;
-    sha256_init(&h);
-    sha256_bytes(&h, p->data, p->length);
-    sha256_final(&h, hash);
-    struct picture_place *place = find_place(s, hash);
+/* A place for a picture that no place had a moment ago. Under `decoding`. */
+static stator_status fill_one(struct stator *s, const stator_picture *p, size_t which,
+                              const uint8_t hash[SHA256_BYTES], struct picture_place **out, stator_error *e) {
+    pthread_mutex_lock(&s->pictures.lock);
+    struct picture_place *known = hold_known(s, hash); /* whoever decoded before had the same */
+    struct picture_place *place = known != NULL ? known : hold_free(s);
+    pthread_mutex_unlock(&s->pictures.lock);
     if (place == NULL)
         return error_set(e, STATOR_BUSY,
                          "all %u places for pictures (vision.pictures) are in use: try again when a request "
                          "is done",
                          s->planning.pictures.n);
-    const bool known = place->filled && memcmp(place->hash, hash, sizeof hash) == 0;
-    if (!known) {
-        place->filled = false;
-        stator_status st = decode(s, p, which, place, e);
-        if (st != STATOR_OK)
-            return st;
-        memcpy(place->hash, hash, sizeof hash);
+    *out = place;
+    if (known != NULL)
+        return STATOR_OK;
+    stator_status st = decode(s, p, which, place, e);
+    pthread_mutex_lock(&s->pictures.lock);
+    CHECK(place->holders == 1 && !place->filled);
+    if (st == STATOR_OK) {
+        memcpy(place->hash, hash, SHA256_BYTES);
         atomic_store(&place->encoded, false);
         place->serial = s->pictures.serials = s->pictures.serials % INT32_MAX + 1;
         place->filled = true;
+    } else {
+        place->holders = 0;
     }
-    place->holders++;
-    place->used = ++s->pictures.uses;
-    *out = (struct request_picture){.place = (uint32_t)(place - s->pictures.places)};
-    return STATOR_OK;
-}
-
-static void drop(struct stator *s, const struct request_picture *pictures, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        CHECK(s->pictures.places[pictures[i].place].holders > 0);
-        s->pictures.places[pictures[i].place].holders--;
-    }
-}
-
-stator_status pictures_take(struct stator *s, const stator_request *r, struct request_picture *out,
-                            stator_error *e) {
-    stator_status st = STATOR_OK;
-    if (r->n_pictures == 0)
-        return STATOR_OK;
-    pthread_mutex_lock(&s->pictures.lock);
-    uint32_t n = 0;
-    while (n < r->n_pictures && st == STATOR_OK) {
-        st = take_one(s, &r->pictures[n], n, &out[n], e);
-        n += st == STATOR_OK;
-    }
-    if (st != STATOR_OK)
-        drop(s, out, n);
     pthread_mutex_unlock(&s->pictures.lock);
     return st;
+}
+
+static stator_status take_one(struct stator *s, const stator_picture *p, size_t which,
+                              struct picture_place **out, stator_error *e) {
+    uint8_t hash[SHA256_BYTES];
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_bytes(&h, p->data, p->length);
+    sha256_final(&h, hash);
+    pthread_mutex_lock(&s->pictures.lock);
+    *out = hold_known(s, hash);
+    pthread_mutex_unlock(&s->pictures.lock);
+    if (*out != NULL)
+        return STATOR_OK;
+    pthread_mutex_lock(&s->pictures.decoding);
+    stator_status st = fill_one(s, p, which, hash, out, e);
+    pthread_mutex_unlock(&s->pictures.decoding);
+    return st;
+}
+
+static stator_status take_loaded(struct stator *s, uint64_t number, size_t which, struct picture_place **out,
+                                 stator_error *e) {
+    pthread_mutex_lock(&s->pictures.lock);
+    struct picture_place *p = *out = loaded_place(s, number);
+    if (p != NULL) {
+        p->holders++;
+        p->used = ++s->pictures.uses;
+    }
+    pthread_mutex_unlock(&s->pictures.lock);
+    return p != NULL
+               ? STATOR_OK
+               : error_set(e, STATOR_USAGE,
+                           "stator_submit: request.loaded[%zu] is no picture of stator_load_picture", which);
 }
 
 void pictures_give(struct stator *s, const struct request_picture *pictures, uint32_t n) {
     if (n == 0)
         return;
     pthread_mutex_lock(&s->pictures.lock);
-    drop(s, pictures, n);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(s->pictures.places[pictures[i].place].holders > 0);
+        s->pictures.places[pictures[i].place].holders--;
+    }
     pthread_mutex_unlock(&s->pictures.lock);
+}
+
+stator_status pictures_take(struct stator *s, const stator_request *r, struct request_picture *out,
+                            stator_error *e) {
+    stator_status st = STATOR_OK;
+    uint32_t n = 0;
+    while (n < r->n_pictures && st == STATOR_OK) {
+        struct picture_place *place = NULL;
+        st = r->loaded != NULL ? take_loaded(s, r->loaded[n], n, &place, e)
+                               : take_one(s, &r->pictures[n], n, &place, e);
+        if (st != STATOR_OK)
+            break;
+        CHECK(place != NULL);
+        out[n++] = (struct request_picture){.place = (uint32_t)(place - s->pictures.places)};
+    }
+    if (st != STATOR_OK)
+        pictures_give(s, out, n);
+    return st;
 }
 
 void pictures_expand(const struct stator *s, const stator_request *r, struct request_picture *out,
@@ -438,4 +518,34 @@ stator_status stator_measure_picture(const stator *s, const stator_picture *pict
     stator_picture_size out = all;
     ARGUMENTS_WRITE(size, &out);
     return STATOR_OK;
+}
+
+stator_status stator_load_picture(stator *s, const stator_picture *picture, uint64_t *loaded,
+                                  stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(picture);
+    ARGUMENTS_NEED(loaded);
+    *loaded = 0;
+    if (!atomic_load(&s->front.started))
+        return error_set(e, STATOR_USAGE, "stator_load_picture: call stator_start first");
+    if (tower_of(s) == NULL)
+        return error_set(e, STATOR_USAGE,
+                         "model.vision names no vision tower: set it to the model's mmproj file");
+    if (picture->data == NULL)
+        return error_set(e, STATOR_USAGE, "stator_load_picture: picture.data is NULL");
+    struct picture_place *place = NULL;
+    stator_status st = take_one(s, picture, 0, &place, e);
+    if (st == STATOR_OK)
+        *loaded = number_of(s, place); /* its serial stays while it is held */
+    return st;
+}
+
+void stator_drop_picture(stator *s, uint64_t loaded) {
+    if (s == NULL || loaded == 0)
+        return;
+    pthread_mutex_lock(&s->pictures.lock);
+    struct picture_place *p = loaded_place(s, loaded);
+    CHECK(p != NULL);
+    p->holders--;
+    pthread_mutex_unlock(&s->pictures.lock);
 }

@@ -6,9 +6,9 @@
  * comes again is neither decoded nor encoded again while its place lasts. A place that no request holds is
  * given to the next picture, the one that was held longest ago first.
  *
- * Invariants: a place with holders keeps its picture. Who submits and who frees requests hold `lock`; the
- * engine's thread takes no lock, and writes only the memory and `encoded` of places that its requests hold.
- */
+ * Invariants: a place with holders keeps its picture. Who looks at places or gives them back holds `lock`,
+ * for moments only. Who decodes holds `decoding`, and the place as its only holder. The engine's thread takes
+ * no lock, and writes only the memory and `encoded` of places that its requests hold. */
 #ifndef STATOR_ENGINE_RUN_PICTURES_H
 #define STATOR_ENGINE_RUN_PICTURES_H
 
@@ -30,8 +30,8 @@ struct step_header;
 struct picture_place {
     uint8_t hash[SHA256_BYTES]; /* of the file; valid if `filled` */
     bool filled;
-    uint32_t holders; /* requests */
-    uint64_t used;    /* when it was last taken, among all */
+    _Atomic uint32_t holders; /* requests, loaded pictures, and who decodes */
+    uint64_t used;            /* when it was last taken, among all */
     struct tower_size size;
     _Atomic bool encoded;
     int32_t serial; /* of what it holds; no two are alike */
@@ -46,9 +46,10 @@ struct request_picture {
 };
 
 struct engine_pictures {
+    pthread_mutex_t decoding; /* taken before `lock`, where both are */
     pthread_mutex_t lock;
     struct picture_place *places; /* [planning.pictures.n] */
-    uint8_t *decode;              /* planning.pictures.decode_bytes */
+    uint8_t *decode;              /* planning.pictures.decode_bytes; under `decoding` */
     uint64_t uses;
     int32_t serials;                     /* given out */
     int32_t marker, end_of_row, end;     /* tokens of the text model: one in place of a picture, .. */

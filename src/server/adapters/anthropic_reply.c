@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/json_writer.h"
 #include "server/adapters/adapter_reply.h"
+#include "server/request/api_pictures.h"
 #include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
 
@@ -301,6 +302,7 @@ static void count(struct api_job_state *job, const struct api_text *text) {
         api_jobs_fail(job, why.status, NULL, "%s", why.text);
         return;
     }
+    n += api_pictures_more(&job->request);
     api_text_json(&out, build_tokens, &n);
     api_jobs_reply(job, &out);
     api_text_free(&out);

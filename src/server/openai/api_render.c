@@ -5,6 +5,7 @@
 #include "server/http/edge_pool.h"
 #include "server/http/edge_thread.h"
 #include "server/openai/api_jobs.h"
+#include "server/request/api_pictures.h"
 #include "server/request/api_prompt.h"
 
 #include <pthread.h>
@@ -47,7 +48,8 @@ static void *run(void *context) {
         if (r->state == CLOSED)
             break;
         pthread_mutex_unlock(&r->lock);
-        r->ok = api_prompt_render(&r->api->model, &r->job->request, &r->stop, r->memory, r->bytes, r->alone,
+        r->ok = api_pictures_load(r->api->engine, &r->job->request, &r->stop, &r->why) &&
+                api_prompt_render(&r->api->model, &r->job->request, &r->stop, r->memory, r->bytes, r->alone,
                                   &r->text, &r->length, &r->why);
         pthread_mutex_lock(&r->lock);
         if (r->state == CLOSED)
@@ -89,6 +91,8 @@ void api_render_close(struct api *api) {
     pthread_cond_signal(&r->begun);
     pthread_mutex_unlock(&r->lock);
     edge_thread_join(&r->thread);
+    if (r->job != NULL)
+        api_pictures_unload(api->engine, &r->job->request);
     edge_thread_free(&r->thread);
     pthread_cond_destroy(&r->begun);
     pthread_cond_destroy(&r->ended);
@@ -99,7 +103,7 @@ void api_render_close(struct api *api) {
     api->renderer = NULL;
 }
 
-/* The job goes on with the text; it may be over afterwards. */
+/* The job goes on with the text; it may be over afterwards. What it submitted holds the pictures itself. */
 static void go_on(struct api_renderer *r) {
     struct api_job_state *job = r->job;
     struct api_text text = {0};
@@ -115,6 +119,7 @@ static void go_on(struct api_renderer *r) {
         api_jobs_fail(job, r->why.status, r->why.param[0] != '\0' ? r->why.param : NULL, "%s", r->why.text);
     else if (job->x != NULL)
         job->rendered(job, &text);
+    api_pictures_unload(r->api->engine, &job->request);
     api_text_free(&text);
     api_request_free(&job->request);
 }

@@ -1,5 +1,6 @@
-/* A thread of its own renders chat templates. A rendering can take JINJA_SECONDS, and the event loop answers
- * /health and other clients meanwhile. One rendering runs at a time; the others wait in order of arrival.
+/* A thread of its own decodes the pictures of requests and renders chat templates. A rendering can take
+ * JINJA_SECONDS, a large picture a second, and the event loop answers /health and other clients meanwhile.
+ * One rendering runs at a time; the others wait in order of arrival.
  *
  * Thread: call these functions on the loop's thread. Memory: each rendering gets most of the pool's free
  * memory lent. So while a long one runs, large bodies of other clients get 503. */

@@ -68,9 +68,8 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
                         .logprobs = r->logprobs,
                         .top_logprobs = r->top_logprobs,
                         .sampling = r->sampling};
-    stator_picture pictures[API_PICTURES];
-    q.n_pictures = api_pictures_files(r, pictures);
-    q.pictures = pictures;
+    q.n_pictures = r->n_pictures;
+    q.loaded = r->loaded;
     uint64_t id = 0;
     stator_error e = {0};
     stator_budget budget;
@@ -106,7 +105,11 @@ static void submit_prompts(struct api_job_state *job, const struct api_request *
         bool ok = chat != NULL ? api_prompt_ids(api->engine, chat->p, chat->n, false, api->ids,
                                                 api->model.context, &n, &why)
                                : take_prompt(api, r, p, &echo, &n, &why);
-        ok = ok && api_prompt_fits(&api->model, n, r->max_tokens, &max_new, &why);
+        const uint64_t all = n + api_pictures_more(r);
+        if (n <= api->model.context && all > api->model.context)
+            max_new = 1; /* submit says how many tokens are the text's and how many the pictures' */
+        else
+            ok = ok && api_prompt_fits(&api->model, all, r->max_tokens, &max_new, &why);
         if (ok && echo.failed)
             ok =
                 api_failure_set(&why, 503, NULL, "the server's memory has no room for the prompt's text now");
@@ -177,6 +180,7 @@ static bool read_body(struct api *api, struct http_exchange *x, const struct api
         return false;
     }
     r->stream = r->stream && way->rendered == NULL;
+    r->loads_pictures = way->rendered == NULL;
     http_drop_body(x);
     snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r->ignored);
     return true;

@@ -1,6 +1,7 @@
 /* /tokenize, /detokenize, /apply-template: answered without the engine's steps. */
 #include "server/openai/api_jobs.h"
 #include "chat/chat_json.h"
+#include "server/request/api_pictures.h"
 #include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
 
@@ -139,9 +140,69 @@ static void tokenize(struct api *api, struct http_exchange *x, const json_t *bod
     edge_pool_free(own);
 }
 
+/* A chat's prompt: each picture is one token, its marker, of which picture_tokens says what it becomes. */
+struct chat {
+    const struct api_request *request;
+    const int32_t *ids;
+    size_t n;
+};
+
+static void build_chat(struct json *j, const void *of) {
+    const struct chat *c = of;
+    json_open_object(j, NULL);
+    json_open_array(j, "tokens");
+    for (size_t i = 0; i < c->n; i++)
+        json_put_i64(j, NULL, c->ids[i]);
+    json_close(j);
+    json_open_array(j, "picture_tokens");
+    for (uint32_t i = 0; i < c->request->n_pictures; i++)
+        json_put_u64(j, NULL, c->request->picture_tokens[i]);
+    json_close(j);
+    json_put_u64(j, "count", c->n + api_pictures_more(c->request));
+    json_close(j);
+}
+
+static void reply_chat(struct api_job_state *job, const struct api_text *text) {
+    struct api *api = job->api;
+    struct api_failure why = {0};
+    struct api_text out = {0};
+    size_t n = 0;
+    bool ok = api_prompt_ids(api->engine, text->p, text->n, false, api->ids, api->model.context, &n, &why);
+    if (ok && n > api->model.context)
+        ok = api_failure_set(&why, 400, "messages",
+                             "the prompt has %zu tokens, but a sequence holds %u (memory.context)", n,
+                             api->model.context);
+    if (!ok) {
+        api_jobs_fail(job, why.status, why.param[0] != '\0' ? why.param : NULL, "%s", why.text);
+        return;
+    }
+    api_text_json(&out, build_chat, &(struct chat){&job->request, api->ids, n});
+    api_jobs_reply(job, &out);
+    api_text_free(&out);
+}
+
+/* A chat in place of `content`. What is wrong with the body is told by who reads it next. */
+static bool has_messages(struct api *api, struct http_exchange *x) {
+    struct api_failure why;
+    json_t *kept = NULL;
+    size_t n = 0;
+    const char *body = http_body(x, &n);
+    if (memmem(body, n, "\"messages\"", 10) == NULL ||
+        !api_request_load(body, n, &api->model, NULL, NULL, &kept, &why))
+        return false;
+    const bool has = json_object_get(json_array_get(kept, 0), "messages") != NULL;
+    json_decref(kept);
+    return has;
+}
+
 void api_texts_tokenize(void *context, struct http_exchange *x) {
     static const char *const names[] = {"content",     "add_special", "parse_special",
                                         "with_pieces", "model",       NULL};
+    static const struct api_way way = {"/tokenize", API_TEMPLATE, &api_reply_chat, NULL, reply_chat};
+    if (has_messages(context, x)) {
+        api_routes_answer(context, x, &way);
+        return;
+    }
     json_t *kept = load(context, x, names);
     if (kept != NULL)
         tokenize(context, x, json_array_get(kept, 0));

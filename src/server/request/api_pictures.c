@@ -111,3 +111,42 @@ size_t api_pictures_files(const struct api_request *r, stator_picture *out) {
     }
     return r->n_pictures;
 }
+
+static bool refuse(struct api_failure *why, stator_status st, const stator_error *e) {
+    return api_failure_set(why,
+                           st == STATOR_BUSY    ? 429
+                           : st == STATOR_USAGE ? 400
+                                                : 500,
+                           NULL, "%s", e->text);
+}
+
+bool api_pictures_load(stator *engine, struct api_request *r, const atomic_int *stop,
+                       struct api_failure *why) {
+    stator_picture files[API_PICTURES];
+    const size_t n = api_pictures_files(r, files);
+    for (size_t i = 0; i < n && atomic_load(stop) == 0; i++) {
+        stator_error e = {0};
+        stator_picture_size size = {.size = sizeof size};
+        stator_status st = stator_measure_picture(engine, &files[i], &size, &e);
+        r->picture_tokens[i] = size.tokens;
+        if (st == STATOR_OK && r->loads_pictures)
+            st = stator_load_picture(engine, &files[i], &r->loaded[i], &e);
+        if (st != STATOR_OK)
+            return refuse(why, st, &e);
+    }
+    return true;
+}
+
+void api_pictures_unload(stator *engine, struct api_request *r) {
+    for (uint32_t i = 0; i < r->n_pictures; i++) {
+        stator_drop_picture(engine, r->loaded[i]);
+        r->loaded[i] = 0;
+    }
+}
+
+uint64_t api_pictures_more(const struct api_request *r) {
+    uint64_t more = 0;
+    for (uint32_t i = 0; i < r->n_pictures; i++)
+        more += r->picture_tokens[i] - 1;
+    return more;
+}

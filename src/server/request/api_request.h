@@ -94,9 +94,12 @@ struct api_request {
     struct api_text pictures; /* files, behind each other */
     size_t picture_ends[API_PICTURES];
     uint32_t n_pictures;
-    struct api_text types;     /* of the tools' parameters: rows of chat_types.h */
-    char ignored[API_IGNORED]; /* names of members that were ignored, separated by commas */
-    json_t *kept;              /* owns all JSON that follows */
+    bool loads_pictures;                   /* the engine decodes them before the prompt is submitted, */
+    uint64_t loaded[API_PICTURES];         /* and these are stator_load_picture's; 0: none */
+    uint32_t picture_tokens[API_PICTURES]; /* of the prompt: api_pictures_load */
+    struct api_text types;                 /* of the tools' parameters: rows of chat_types.h */
+    char ignored[API_IGNORED];             /* names of members that were ignored, separated by commas */
+    json_t *kept;                          /* owns all JSON that follows */
     const json_t *body;
     const json_t *prompt; /* COMPLETION: a text, an array of texts, of ids, or of arrays of ids */
     bool infill;          /* COMPLETION: the answer stands between the prompt and suffix */

@@ -241,6 +241,44 @@ static void test_what_is_refused(void **state) {
     stator_close(s);
 }
 
+/* Decoded ahead of the request: the same answer, and who loaded it holds its place until it is dropped. */
+static void test_loaded(void **state) {
+    (void)state;
+    static const char *const two[] = {"vision.pictures=2", "memory.sequences=4", NULL};
+    stator *s = start(two, 0);
+    const stator_picture pictures[2] = {{png, png_bytes}, {other, other_bytes}}, cut = {png, 20};
+    uint64_t loaded[2] = {0}, third = 1;
+    stator_error e = {0};
+    stator_request q = request_of(pictures, 2);
+    const size_t tokens = q.n_tokens - 2 + PICTURE_TOKENS + 8;
+    float *first = logits_of(s, &q, tokens);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(stator_load_picture(s, &pictures[i], &loaded[i], &e), STATOR_OK);
+    assert_true(loaded[0] != 0 && loaded[0] != loaded[1]);
+    assert_int_equal(stator_load_picture(s, &cut, &third, &e), STATOR_BUSY);
+    assert_int_equal(third, 0);
+    q.pictures = NULL;
+    q.loaded = loaded;
+    float *rows = logits_of(s, &q, tokens);
+    assert_memory_equal(rows, first, tokens * harness_vocab(s) * sizeof *rows);
+    const uint64_t wrong[3][2] = {
+        {loaded[0], 0}, {loaded[0], loaded[1] + ((uint64_t)1 << 32)}, {3, loaded[1]}};
+    for (int i = 0; i < 3; i++) {
+        q.loaded = wrong[i];
+        refused(s, &q, STATOR_USAGE, "is no picture of stator_load_picture");
+    }
+    stator_drop_picture(s, loaded[1]);
+    q.loaded = loaded;
+    refused(s, &q, STATOR_USAGE, "request.loaded[1] is no picture");
+    assert_int_equal(stator_load_picture(s, &cut, &third, &e), STATOR_USAGE);
+    assert_int_equal(s->pictures.places[0].holders + s->pictures.places[1].holders, 1);
+    stator_drop_picture(s, loaded[0]);
+    assert_int_equal(s->pictures.places[0].holders + s->pictures.places[1].holders, 0);
+    free(first);
+    free(rows);
+    stator_close(s);
+}
+
 /* Tokens of the prompt that a request with this picture found computed. */
 static uint32_t cached(stator *s, const char *file, size_t bytes, int32_t *answer) {
     int32_t ids[24] = {1, marker};
@@ -326,8 +364,8 @@ static void test_places(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embeddings),      cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_loaded),
+        cmocka_unit_test(test_prefix),          cmocka_unit_test(test_places),
     };
     if (argc > 1) {
         const struct tower_model_pixtral m = pictures_model_tower(BLOCK_F32);
