@@ -345,6 +345,11 @@ sim: $(BUILD)/tests/test_sim ## the simulator (tests/sim) from SEED (1) on, unti
 .PHONY: sim-server
 sim-server: $(BUILD)/tests/test_sim_server ## the same with the server: clients over simulated sockets
 	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $(if $(TURNS),STATOR_SIM_TURNS=$(TURNS)) $(if $(FAULTS),STATOR_SIM_FAULTS=$(FAULTS)) $<
+.PHONY: sim-soak
+SIM_SECONDS ?= 3600
+sim-soak: $(BUILD)/tests/test_sim $(BUILD)/tests/test_sim_server ## random seeds of both for SIM_SECONDS (3600); SEED begins with that one
+	@for t in $^; do seed=$(if $(filter command line environment,$(origin SEED)),$(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); \
+	    echo "$$t: seeds from $$seed on, for $$(($(SIM_SECONDS) / 2)) s"; STATOR_SIM_SEED=$$seed STATOR_SIM_SECONDS=$$(($(SIM_SECONDS) / 2)) $$t || exit 1; done
 .PHONY: sim-mutations
 sim-mutations: $(BUILD)/tests/test_sim ## faults in copies of the engine's files, each of which the simulator must find
 	tests/sim/mutate $(BUILD)

@@ -49,6 +49,8 @@ struct sim_device {
     uint64_t carry[2][SIM_BATCH];   /* landing: from the device before */
     uint64_t value[2][SIM_BATCH];   /* of the step's tokens */
     int32_t token[2][SIM_BATCH];
+    /* MTP head: what KEEP has of each sequence's last chunk, its last known token's first. */
+    uint64_t hidden[SIM_SEQUENCES][CONFIG_MOST_GUESSES + 1];
     struct device_counters counters;
 };
 
@@ -104,11 +106,16 @@ static void sim_hash(const struct sim_device *f, uint32_t slot, char out[HASH_TE
     hash_final(&h, out);
 }
 
+/* Cells of a block: a state has one. */
+static uint32_t sim_cells(const struct sim_device *f, uint32_t cache) {
+    return f->model.graph->caches[cache].kind == GRAPH_STATE ? 1 : SIM_TOKENS;
+}
+
 static struct sim_cell *sim_block(const struct sim_device *f, uint32_t cache, uint32_t block) {
     const uint64_t bytes = f->model.graph->caches[cache].bytes;
     const uint32_t slice = device_cache_part(&f->model, cache, false).first;
     CHECK(block < f->model.caches[cache].n_blocks && slice < SIM_SLICES &&
-          bytes >= SIM_TOKENS * sizeof(struct sim_cell));
+          bytes >= sim_cells(f, cache) * sizeof(struct sim_cell));
     return (struct sim_cell *)(void *)(f->kv[slice] + block * bytes);
 }
 
@@ -126,9 +133,9 @@ static void sim_fill(struct sim_device *f, const struct step_header *h) {
                 sim_reach(SIM_COPIED_TWICE, fill[i].from != STEP_ZEROS && fill[k].from == fill[i].from);
             struct sim_cell *to = sim_block(f, c, fill[i].block);
             if (fill[i].from == STEP_ZEROS)
-                memset(to, 0, SIM_TOKENS * sizeof *to);
+                memset(to, 0, sim_cells(f, c) * sizeof *to);
             else
-                memcpy(to, sim_block(f, c, fill[i].from), SIM_TOKENS * sizeof *to);
+                memcpy(to, sim_block(f, c, fill[i].from), sim_cells(f, c) * sizeof *to);
         }
     }
 }
@@ -268,6 +275,77 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
     }
 }
 
+/* What the MTP head begins from. */
+static void sim_keep(struct sim_device *f, const struct step_chunk *k, uint32_t slot) {
+    if (f->model.graph->want.guess_rows == 0)
+        return;
+    CHECK(k->tested < f->model.graph->want.guess_rows && k->tested <= CONFIG_MOST_GUESSES);
+    for (uint32_t i = 0; i <= k->tested; i++)
+        f->hidden[k->slot][i] = f->value[slot][k->first + k->n - k->tested - 1 + i];
+}
+
+/* What the MTP head reads and writes of a cache at position p, the last known token's + ahead. A block that
+ * is new to the sequence is cleared by the next step only. */
+static void sim_guess_cache(const struct sim_device *f, const struct sim_look *l, const struct sim_text *t,
+                            uint64_t id, uint32_t p, uint32_t ahead, uint64_t row) {
+    for (uint32_t q = 0; q < p; q++) {
+        const struct sim_cell *cell = sim_cell(l, q);
+        const bool right = q < p - ahead ? cell->row == sim_row(t->v[f->stage][q], l->cache)
+                                         : cell->guessed && cell->id == id;
+        if (!right)
+            sim_fail("device %u, cache %u: the MTP head reads a wrong row of request %llu at position %u",
+                     f->index, l->cache, (unsigned long long)id, q);
+    }
+    if (sim.s->pool.blocks[sim_block_at(l, p)].holders != 1)
+        sim_fail("device %u, cache %u: the MTP head writes to block %u, which is shared", f->index, l->cache,
+                 sim_block_at(l, p));
+    *sim_cell(l, p) = (struct sim_cell){.row = sim_row(row, l->cache), .id = id, .guessed = true};
+}
+
+/* A draft token of a chunk: often the right one. */
+static void sim_guess_chunk(struct sim_device *f, const struct step_header *h, const struct step_chunk *k,
+                            uint64_t id, struct step_pick *pick) {
+    const int32_t token = ((const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens))[k->first];
+    const struct sim_text *t = sim.text_of(id);
+    const struct engine_sequence *q = &sim.s->sequences[k->slot];
+    if (t == NULL || k->n != 1 || k->tested != 0 || q->request == NULL ||
+        k->position + 1 < q->request->n_tokens)
+        sim_fail("device %u: the MTP head gets a chunk of request %llu that cannot be", f->index,
+                 (unsigned long long)id);
+    const uint32_t p = k->position, ahead = p + 1 - q->request->n_tokens;
+    if (k->hidden == 0 || k->hidden > CONFIG_MOST_GUESSES + 1 || (ahead > 0 && k->hidden != 1))
+        sim_fail("device %u: the MTP head begins from row %u", f->index, k->hidden);
+    const uint64_t from = f->hidden[k->slot][k->hidden - 1], made = sim_mix(from, (uint32_t)token);
+    if (ahead == 0 && (p == 0 || from != t->v[f->stage][p - 1] || token != t->tokens[p]))
+        sim_fail("device %u: the MTP head begins from a wrong hidden state or token of request %llu",
+                 f->index, (unsigned long long)id);
+    for (uint32_t c = 0; c < h->n_caches; c++) {
+        const struct sim_look l = sim_look(f, h, c, k->slot);
+        if (sim.shape.cache[c].on[f->stage] && sim.shape.cache[c].kind == GRAPH_PAGED)
+            sim_guess_cache(f, &l, t, id, p, ahead, made);
+    }
+    f->hidden[k->slot][0] = made;
+    const bool right = made % 4 != 0 && p + 1 < t->n;
+    *pick =
+        (struct step_pick){right ? t->tokens[p + 1] : (int32_t)(made / 4 % sim.shape.vocab), made % 64 != 1};
+    sim_reach(SIM_HEAD_AGAIN, ahead > 0);
+    sim_reach(SIM_HEAD_NOT_FINITE, made % 64 == 1);
+    sim_reach(SIM_HEAD_SEVERAL, h->n_chunks > 1);
+}
+
+static void sim_guess(struct sim_device *f, const struct step_header *h, uint32_t slot) {
+    const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
+    struct step_pick *picks = (struct step_pick *)(void *)(f->pinned + f->at.picks[slot]);
+    const uint32_t *rows = (const uint32_t *)(const void *)((const uint8_t *)h + h->at_rows);
+    if (f->next != NULL || h->n_rows != h->n_chunks || h->n_tokens != h->n_chunks)
+        sim_fail("device %u: a pass of the MTP head that cannot be", f->index);
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
+        if (rows[i] != i || k[i].first != i)
+            sim_fail("device %u: a pass of the MTP head has rows in another order", f->index);
+        sim_guess_chunk(f, h, &k[i], f->ids[slot][i], &picks[i]);
+    }
+}
+
 static void sim_body(struct sim_device *f, const struct step_header *h, uint32_t slot) {
     const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
     const struct sim_text *t[SIM_SEQUENCES];
@@ -279,8 +357,10 @@ static void sim_body(struct sim_device *f, const struct step_header *h, uint32_t
                      (unsigned long long)f->ids[slot][i]);
         sim_begin_chunk(f, h, &k[i], t[i], f->ids[slot][i]);
     }
-    for (uint32_t i = 0; i < h->n_chunks; i++)
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
         sim_compute(f, h, &k[i], slot, t[i], f->ids[slot][i]);
+        sim_keep(f, &k[i], slot);
+    }
     sim.steps += f->index == 0;
     sim.tokens += f->index == 0 ? h->n_tokens : 0;
 }
@@ -337,7 +417,9 @@ static void sim_end(struct sim_device *f, uint32_t slot) {
         sim_fail("device %u: the descriptor of a step changed while it was under way", f->index);
     if (h->run_body == STEP_BODY)
         sim_body(f, h, slot);
-    if (f->model.graph->logits != GRAPH_NONE)
+    if (h->run_body == STEP_GUESS)
+        sim_guess(f, h, slot);
+    else if (f->model.graph->logits != GRAPH_NONE)
         sim_tail(f, h, slot);
     f->state[slot] = SIM_ENDED;
 }
@@ -405,7 +487,7 @@ static stator_status sim_prepare(struct device *d, const struct device_setup *s,
     f->next = s->out != NULL ? sim_self(s->out->peer) : NULL;
     for (uint32_t c = 0; c < f->model.graph->n_caches; c++)
         for (uint32_t i = 0; f->model.graph->caches[c].n_layers > 0 && i < f->model.caches[c].n_blocks; i++)
-            for (uint32_t k = 0; k < SIM_TOKENS; k++)
+            for (uint32_t k = 0; k < sim_cells(f, c); k++)
                 sim_block(f, c, i)[k] =
                     (struct sim_cell){.row = sim_mix((uint64_t)i * SIM_TOKENS + k, sim.seed), .id = ~0ull};
     for (int k = 0; k < 2; k++)

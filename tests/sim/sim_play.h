@@ -52,17 +52,27 @@ static const struct sim_text *sim_text_of(uint64_t id) {
     return c != NULL ? &c->text : NULL;
 }
 
-/* Models: attention alone, states, windows. */
+/* Models: states and an MTP head, attention alone, states, windows. */
+enum {
+    SIM_MODEL_MTP,
+    SIM_MODEL_PLAIN,
+    SIM_MODEL_STATES,
+    SIM_MODEL_WINDOWS,
+    SIM_MODELS = SIM_MODEL_WINDOWS + 3
+};
+
 static const char *sim_model(uint32_t kind) {
-    static char paths[5][GGUF_WRITER_PATH];
-    static struct gguf_writer writers[2];
+    static char paths[SIM_MODELS][GGUF_WRITER_PATH];
+    static struct gguf_writer writers[SIM_MODEL_WINDOWS];
     static const uint32_t windows[] = {33, 1, 100};
-    CHECK(kind < 5);
+    CHECK(kind < SIM_MODELS);
     if (paths[kind][0] != '\0')
         return paths[kind];
-    if (kind < 2) {
+    if (kind < SIM_MODEL_WINDOWS) {
         struct hybrid_model m = hybrid_model_usual();
-        m.interval = kind + 1;
+        m.interval = kind == SIM_MODEL_PLAIN ? 1 : 2;
+        m.nextn = kind == SIM_MODEL_MTP;
+        m.blocks += m.nextn;
         writers[kind] = gguf_writer_new();
         hybrid_model_write(&writers[kind], m);
         gguf_writer_finish(&writers[kind]);
@@ -78,7 +88,7 @@ static const char *sim_model(uint32_t kind) {
                                      .head_dim = 32,
                                      .vocab = 97,
                                      .context = 4096,
-                                     .window = windows[kind - 2],
+                                     .window = windows[kind - SIM_MODEL_WINDOWS],
                                      .seed = 9};
     int fd = -1; /* open as long as the process runs */
     stator_error e = {0};
@@ -401,6 +411,16 @@ static void sim_restart(const char *model, const char *const *list) {
     interpose_reset(INTERPOSE_ABORT);
 }
 
+/* A model with an MTP head drafts with it, but not in a tensor split, which refuses it. */
+static void sim_use_head(bool has_head, char sets[12][64], const char *const *list) {
+    bool tensor = false;
+    for (uint32_t i = 0; list[i] != NULL; i++)
+        tensor = tensor || strcmp(list[i], "devices.split=tensor") == 0;
+    for (uint32_t i = 0; i < 12 && list[i] != NULL; i++)
+        if (has_head && !tensor && list[i] == sets[i] && strcmp(sets[i], "speculation.mode=ngram") == 0)
+            snprintf(sets[i], 64, "speculation.mode=mtp");
+}
+
 /* A run of a script's turns. Everything follows from it. */
 static void sim_play(const struct sim_script *script) {
     char sets[12][64], file_sets[2][128];
@@ -416,7 +436,9 @@ static void sim_play(const struct sim_script *script) {
         list[n++] = file_sets[i];
     list[n++] = "log.level=error";
     list[n] = NULL;
-    const char *model = sim_model((uint32_t)sim_below(5));
+    const uint32_t kind = (uint32_t)sim_below(SIM_MODELS);
+    const char *model = sim_model(kind);
+    sim_use_head(kind == SIM_MODEL_MTP, sets, list);
     sim_start(model, list, false);
     if (script->faultless) {
         sim.fault = SIM_NONE;

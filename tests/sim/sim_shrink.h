@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The play that the test is for: sim_play.h or sim_server.h. */
@@ -179,26 +180,31 @@ static int sim_shrink_main(uint64_t seed, uint32_t turns, const char *goal) {
 }
 
 /* Plays fixed seeds from 1 on, or what the environment says: STATOR_SIM_SEED and STATOR_SIM_STEPS: seeds from
- * that one on, until so many turns were played. STATOR_SIM_TURNS: only these turns of the seed.
- * STATOR_SIM_FAULTS=no: no device fails. after: called behind each play. True: the fixed seeds were played.
- */
+ * that one on, until so many turns were played, or for STATOR_SIM_SECONDS. STATOR_SIM_TURNS: only these turns
+ * of the seed. STATOR_SIM_FAULTS=no: no device fails. after: called behind each play. True: the fixed seeds
+ * were played. */
 static bool sim_play_seeds(uint32_t fixed, void (*after)(void)) {
     static struct sim_script script;
     const char *seed = getenv("STATOR_SIM_SEED"), *steps = getenv("STATOR_SIM_STEPS");
     const char *only = getenv("STATOR_SIM_TURNS"), *faults = getenv("STATOR_SIM_FAULTS");
+    const char *limit = getenv("STATOR_SIM_SECONDS");
+    const time_t end = limit != NULL ? time(NULL) + (time_t)strtoul(limit, NULL, 10) : 0;
     signal(SIGABRT, sim_on_abort);
     const uint64_t first = seed != NULL ? strtoull(seed, NULL, 0) : 1;
     const uint64_t turns = only != NULL ? 1 : steps != NULL ? strtoull(steps, NULL, 0) : UINT64_MAX;
     sim_script_read(&script, only);
     script.faultless = faults != NULL && strcmp(faults, "no") == 0;
     sim_turns = 0;
-    for (uint64_t i = 0; seed != NULL ? sim_turns < turns : i < fixed; i++) {
+    for (uint64_t i = 0; limit != NULL  ? time(NULL) < end
+                         : seed != NULL ? sim_turns < turns
+                                        : i < fixed;
+         i++) {
         script.seed = first + i;
         sim_play(&script);
         sim_turns += sim.round;
         after();
     }
-    return seed == NULL;
+    return seed == NULL && limit == NULL;
 }
 
 /* What main does first. True: the process was begun to shrink a play, and *result is its exit code. */

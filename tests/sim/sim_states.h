@@ -35,6 +35,9 @@
     X(DRAFTS_REST, "a sequence rests from drafts")                                                           \
     X(DRAFTS_OF_STATE, "drafts in a model with states")                                                      \
     X(RING_WRAPS, "a ring has wrapped around")                                                               \
+    X(HEAD_AGAIN, "the MTP head goes on from its own draft token")                                           \
+    X(HEAD_NOT_FINITE, "the MTP head makes no finite logit")                                                 \
+    X(HEAD_SEVERAL, "the MTP head drafts for several sequences at once")                                     \
     X(CONTEXT_FULL, "an answer reaches the end of the context")                                              \
     X(FORCED, "tokens are forced")                                                                           \
     X(CANCELLED_WAITING, "a waiting request was cancelled")                                                  \
