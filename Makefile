@@ -77,7 +77,7 @@ HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/
                speed=src/kernels/cpu/README.md hosts=src/device/remote/README.md
 # The files of the web page.
 PAGE_FILES := html=src/server/page/page.html css=src/server/page/page.css js=src/server/page/page.js text=src/server/page/page_text.js code=src/server/page/page_code.js \
-              store=src/server/page/page_store.js map=src/server/page/page_map.js icon=src/server/page/page.svg
+              store=src/server/page/page_store.js map=src/server/page/page_map.js pictures=src/server/page/page_pictures.js icon=src/server/page/page.svg
 CARRIED := $(BUILD)/help_topics.o $(BUILD)/page_files.o
 # The GPU kernels, linked into the programs that run them; every other program says that it has none.
 MODULES := $(BUILD)/opencl_modules.o

@@ -212,7 +212,7 @@ class Page(Browser):
             ok = any(("status of %d" % status) in line and line.rstrip().endswith(path) for status, path in expected)
             check(ok, "the page has logged " + line)
         for address in self.asked:
-            check(address.startswith(self.origin + "/") or address.startswith("blob:" + self.origin) or address == "about:blank",
+            check(address.startswith(self.origin + "/") or address.startswith(("blob:" + self.origin, "data:image/")) or address == "about:blank",
                   "the page has asked " + address)
 
 
@@ -607,6 +607,56 @@ def key(p, right):
     p.fair((401, "/props"), (401, "/memory"))
 
 
+def pictures(p, path):
+    """Pictures by the button, pasted and dropped: previews, tokens, the answer that the server gives, and after a reload."""
+    with open(path, "rb") as f:
+        data = base64.b64encode(f.read()).decode()
+    p.start()
+    p.until("!document.getElementById('attach').hidden", "the button")
+    # A File as a user's dialog, clipboard or desktop has it.
+    made = """((text, name) => { const t = new DataTransfer(); t.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name,
+        {type: "image/png"})); return t; })(%s, %s)"""
+    waits = "document.querySelectorAll('#pictures figure').length === %d && [...document.querySelectorAll('#pictures figcaption')].every((e) => e.innerText === '18 tokens')"
+    p.js("(() => { const f = document.getElementById('files'); f.files = %s.files; f.dispatchEvent(new Event('change')); })()" % (made % (json.dumps(data), '"one.png"')))
+    p.until(waits % 1, "a picture by the button")
+    check(p.js("[document.querySelector('#pictures img').naturalWidth, document.querySelector('#pictures img').alt]") == [30, "one.png"], "no preview")
+    p.js("document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', {clipboardData: %s, bubbles: true, cancelable: true}))" % (made % (json.dumps(data), '"two.png"')))
+    p.until(waits % 2, "a pasted picture")
+    p.js("document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: %s, bubbles: true, cancelable: true}))" % (made % (json.dumps(data), '"three.png"')))
+    p.until(waits % 3, "a dropped picture")
+    p.shot("light-pictures")
+    p.click("#pictures button")
+    p.until(waits % 2, "one less")
+    p.js("document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: %s, bubbles: true, cancelable: true}))" % (made % (json.dumps(data[:40]), '"cut.png"')))
+    p.until("document.getElementById('notice').innerText.startsWith('cut.png: picture 0')", "what the server says of a damaged file")
+    p.until(waits % 2, "the damaged file waits for no message")
+    p.set(seed=3, max_tokens=4, temperature=0)
+    p.say("abc")
+    got = p.done()
+    check(p.js("document.querySelectorAll('#log .user img').length") == 2 and p.js("document.getElementById('pictures').hidden"), "the message's pictures: %s" % got)
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + data}}
+    status, whole = p.ask("/v1/chat/completions", {"seed": 3, "max_tokens": 4, "temperature": 0, "messages": [{"role": "user", "content": [part, part, {"type": "text", "text": "abc"}]}]})
+    check(status == 200, whole)
+    check("prompt %d tokens" % whole["usage"]["prompt_tokens"] in p.js("document.querySelector('#log .stats').innerText"), "the prompt's tokens: %s" % got)
+    words = lambda t: " ".join(re.findall(r"\w+", t))
+    check(words(got[1][1]) == words(whole["choices"][0]["message"]["content"]) and not got[1][2], "%s, the server says %s" % (got, whole))
+    p.reload()
+    p.until("document.querySelectorAll('#log .user img').length === 2", "the pictures after a reload")
+    p.click(".edit")
+    p.fill(".editing textarea", "b")
+    p.key("Enter", 13, "\r")
+    p.until("document.querySelector('#log .user').innerText.includes('b') && !document.querySelector('#log .user').innerText.includes('a')")
+    check(not p.done()[1][2] and p.js("document.querySelectorAll('#log .user img').length") == 2, "edited: %s" % p.messages())
+    # What is too large to be kept is said to be gone, and no answer comes without it.
+    p.js("(() => { const k = Object.keys(localStorage).find((k) => k.startsWith('stator.conversation.')), c = JSON.parse(localStorage[k]);"
+         " delete c.messages[0].pictures[1].url; localStorage[k] = JSON.stringify(c); })()")
+    p.reload()
+    p.until("document.querySelector('#log .user .gone')?.innerText.endsWith('was not kept')", "that it is gone")
+    p.click(".regenerate")
+    check("was too large to be kept" in p.done()[1][2], "an answer without the picture: %s" % p.messages())
+    p.fair((400, "/tokenize"))
+
+
 def plain(p):
     """A model without a chat template goes on with a text."""
     p.start()
@@ -623,7 +673,8 @@ def main():
     port, name, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     p = Page(port)
     try:
-        {"chat": chat, "texts": texts, "memory": memory, "caches": caches, "access": access, "key": key, "plain": plain}[name](p, *arguments)
+        {"chat": chat, "texts": texts, "memory": memory, "caches": caches, "access": access, "key": key, "plain": plain,
+         "pictures": pictures}[name](p, *arguments)
     except Wrong as e:
         print("%s: %s; logged: %s" % (name, e, p.logged[-5:]))
         sys.exit(1)

@@ -137,6 +137,10 @@ test_serve() {
     answered 200 "\"input_tokens\": ?$counted}"
     ask /tokenize "{\"messages\": [{\"role\": \"user\", \"content\": [$part, $text, $part]}]}"
     answered 200 '"tokens": ?\[265,263,261,262,265\], ?"picture_tokens": ?\[18,18\], ?"count": ?39'
+    get /props
+    answered 200 '"modalities": ?\{"vision": ?true'
+    ask /api/show '{"model": "model"}'
+    answered 200 '"capabilities": ?\["completion", ?"vision"\]'
     ask /tokenize '{"content": "abc"}'
     answered 200 '"tokens": ?\[263,261,262\]}'
     kill $pid

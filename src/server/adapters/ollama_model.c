@@ -109,6 +109,8 @@ static void put_capabilities(struct json *j, const struct api *api) {
         json_put_string(j, NULL, "thinking");
     if (m->infills)
         json_put_string(j, NULL, "insert");
+    if (m->pictures > 0)
+        json_put_string(j, NULL, "vision");
     json_close(j);
 }
 

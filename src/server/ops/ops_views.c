@@ -113,6 +113,7 @@ void ops_slots(void *context, struct http_exchange *x) {
 struct props {
     const struct server *s;
     stator_chat_template template;
+    stator_vision vision;
 };
 
 /* What a request gets that says nothing, under the names that llama-server has for it. */
@@ -154,7 +155,7 @@ static void write_props(const void *from, struct json *j) {
     json_put_string(j, "model_alias", server_model(p->s));
     json_put_string(j, "model_path", o->model);
     json_open_object(j, "modalities");
-    json_put_bool(j, "vision", false);
+    json_put_bool(j, "vision", p->vision.pictures > 0);
     json_put_bool(j, "audio", false);
     json_close(j);
     json_put_string(j, "build_info", "stator " STATOR_VERSION);
@@ -173,7 +174,10 @@ static void write_props(const void *from, struct json *j) {
 }
 
 void ops_props(void *context, struct http_exchange *x) {
-    struct props p = {.s = context, .template = {.size = sizeof p.template}};
+    struct props p = {
+        .s = context, .template = {.size = sizeof p.template}, .vision = {.size = sizeof p.vision}};
+    if (p.s->phase != SERVER_LOADING)
+        (void)stator_get_vision(p.s->engine, &p.vision, NULL);
     if (stator_get_chat_template(p.s->engine, &p.template, NULL) != STATOR_OK)
         p.template = (stator_chat_template){.size = sizeof p.template};
     ops_reply_json(x, 200, write_props, &p);

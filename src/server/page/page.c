@@ -12,8 +12,8 @@
 /* The browser runs only what these files are, asks only this server, and lets no other page frame it. Nothing
  * can be made a script or markup of: scripts have no way to write HTML. */
 #define HEADERS                                                                                              \
-    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "     \
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "                      \
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "      \
+    "data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "               \
     "require-trusted-types-for 'script'; trusted-types 'none'\r\n"                                           \
     "Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n"                                              \
     "Cross-Origin-Resource-Policy: same-origin\r\n"                                                          \
@@ -29,6 +29,7 @@ static const struct {
     {"/page_code.js", "code", "text/javascript; charset=utf-8"},
     {"/page_store.js", "store", "text/javascript; charset=utf-8"},
     {"/page_map.js", "map", "text/javascript; charset=utf-8"},
+    {"/page_pictures.js", "pictures", "text/javascript; charset=utf-8"},
     {"/page.svg", "icon", "image/svg+xml"},
 };
 
@@ -57,6 +58,7 @@ void page_add_routes(struct server *s) {
         {"GET", "/page_code.js", serve, HTTP_OPEN},
         {"GET", "/page_store.js", serve, HTTP_OPEN},
         {"GET", "/page_map.js", serve, HTTP_OPEN},
+        {"GET", "/page_pictures.js", serve, HTTP_OPEN},
         {"GET", "/page.svg", serve, HTTP_OPEN},
     };
     http_add_routes(s->http, routes, sizeof routes / sizeof routes[0], s);

@@ -1,5 +1,6 @@
 /* The chat: conversations, requests to OpenAI's API of this server, answers as they stream, settings. */
 import * as map from "./page_map.js";
+import * as pictures from "./page_pictures.js";
 import * as store from "./page_store.js";
 import { copy, element, icon, show } from "./page_text.js";
 
@@ -15,6 +16,7 @@ let settings = store.settings();
 let current = null;  /* the conversation that is shown */
 let running = null;  /* {abort, conversation, message} of the answer that comes */
 let template = true; /* the model has a chat template */
+let sees = false;    /* and a vision tower */
 let api = store.key();
 
 /* --- the server */
@@ -122,6 +124,9 @@ async function lookAtModel() {
     const props = await (await ask("/props")).json();
     known = true;
     template = props.chat_template !== null;
+    sees = template && props.modalities?.vision === true;
+    $("attach").hidden = !sees;
+    $("form").classList.toggle("sees", sees);
     $("model").textContent = props.model;
     $("model").title = `${props.model}, ${props.architecture}, ${props.weight_type}, context of ${props.context} tokens; stator ${props.version}`;
     document.title = props.model + " · stator";
@@ -256,6 +261,8 @@ function messageOf(m, index) {
   const item = element("li", { class: "message " + m.role }, element("div", { class: "who" }, m.role === "user" ? "You" : "Model"));
   if (m.role === "user") {
     body.textContent = m.content;
+    if (m.pictures !== undefined)
+      body.prepend(element("div", { class: "pictures" }, ...m.pictures.map(pictures.preview)));
     const tools = element("div", { class: "tools" }, element("button", { type: "button", class: "edit", onclick: () => edit(item, index) }, "Edit"));
     item.append(body, tools);
     return item;
@@ -383,6 +390,11 @@ function fieldsOf() {
 
 /* A message as the server takes it. A last answer that goes on may have come no further than its reasoning. */
 function sentOf(m, goesOn) {
+  const gone = m.pictures?.find((p) => pictures.urlOf(p) === undefined);
+  if (gone !== undefined)
+    throw new Refused(`${gone.name} was too large to be kept in this browser. Edit its message: it goes without the picture then.`, 0);
+  if (m.pictures !== undefined)
+    return { role: m.role, content: [...pictures.partsOf(m.pictures), { type: "text", text: m.content }] };
   return goesOn && m.reasoning ? { role: m.role, content: m.content, reasoning_content: m.reasoning } : { role: m.role, content: m.content };
 }
 
@@ -547,13 +559,13 @@ function titleOf(text) {
   return cut.slice(0, blank > 0 ? blank : TITLE).join("") + "…";
 }
 
-function send(text) {
+function send(text, seen) {
   if (running !== null || text.trim() === "")
     return false;
   const c = current;
   if (c.title === "")
     c.title = titleOf(text);
-  c.messages.push({ role: "user", content: text });
+  c.messages.push(seen.length > 0 ? { role: "user", content: text, pictures: seen } : { role: "user", content: text });
   c.changed = Date.now();
   notice("");
   save(c);
@@ -589,7 +601,7 @@ function edit(item, index) {
   const done = (take) => {
     if (take && text.value.trim() !== "" && running === null) {
       current.messages.length = index;
-      send(text.value);
+      send(text.value, (m.pictures ?? []).filter((p) => pictures.urlOf(p) !== undefined));
     } else {
       showMessages();
     }
@@ -656,7 +668,7 @@ function listen() {
   const on = (id, event, f) => $(id).addEventListener(event, f);
   on("form", "submit", (event) => {
     event.preventDefault();
-    if (send($("prompt").value)) {
+    if (running === null && $("prompt").value.trim() !== "" && send($("prompt").value, pictures.taken())) {
       $("prompt").value = "";
       grow();
     }
@@ -667,6 +679,30 @@ function listen() {
       event.preventDefault();
       $("form").requestSubmit();
     }
+  });
+  pictures.begin($("pictures"), ask, notice);
+  on("attach", "click", () => $("files").click());
+  on("files", "change", () => {
+    pictures.files($("files").files);
+    $("files").value = "";
+    $("prompt").focus();
+  });
+  on("prompt", "paste", (event) => {
+    if (sees && pictures.files(event.clipboardData.files))
+      event.preventDefault();
+  });
+  document.addEventListener("dragover", (event) => {
+    if (event.dataTransfer.types.includes("Files"))
+      event.preventDefault(); /* else the browser opens the file in place of the page */
+  });
+  document.addEventListener("drop", (event) => {
+    if (event.dataTransfer.files.length === 0)
+      return;
+    event.preventDefault();
+    if (sees)
+      pictures.files(event.dataTransfer.files);
+    else
+      notice("This server's model has no vision tower (model.vision): it reads texts only.");
   });
   on("stop", "click", () => {
     stop();

@@ -8,10 +8,13 @@ const MOST_CHARACTERS = 4e6; /* of all together; browsers give about 5e6 */
 
 let held = new Map(); /* id -> conversation */
 
+const validPictures = (all) => Array.isArray(all) && all.every((p) => p !== null && typeof p === "object" && typeof p.name === "string" &&
+  (p.url === undefined || (typeof p.url === "string" && p.url.startsWith("data:image/"))));
+
 function valid(c) {
   return c !== null && typeof c === "object" && typeof c.id === "string" && typeof c.title === "string" &&
     Array.isArray(c.messages) && c.messages.every((m) => m !== null && typeof m === "object" && typeof m.content === "string" &&
-      (m.role === "user" || m.role === "assistant"));
+      (m.role === "user" || m.role === "assistant") && (m.pictures === undefined || validPictures(m.pictures)));
 }
 
 function read(name) {
@@ -62,16 +65,23 @@ function drop(c) {
 
 export const remove = drop;
 
+const MOST_PICTURES = 1e6; /* characters of a conversation's pictures; what is beyond lasts as long as the page */
+
+function textOf(c) {
+  let room = MOST_PICTURES;
+  return JSON.stringify(c, (name, value) => name === "url" && typeof value === "string" && (room -= value.length) < 0 ? undefined : value);
+}
+
 /* Saves it. The titles of conversations that had to go; null: it can't be kept at all. */
 export function save(c) {
   const gone = [];
-  const text = JSON.stringify(c);
+  const text = textOf(c);
   if (c.messages.length === 0 && c.system === "" && c.title === "")
     return gone;
   const others = list().filter((o) => o.id !== c.id);
   let total = text.length;
   for (const [i, o] of others.entries()) {
-    total += JSON.stringify(o).length;
+    total += textOf(o).length;
     if (i + 1 >= MOST || total > MOST_CHARACTERS) {
       gone.push(o.title);
       drop(o);

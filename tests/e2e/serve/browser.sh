@@ -57,6 +57,14 @@ test_gpus() {
     over
 }
 test_access() { begin; page access; over; }
+test_pictures() {
+    printf '%s\n' "model = { path = \"$PWD/tests/data/pictures/model.gguf\"; vision = \"$PWD/tests/data/pictures/mmproj.gguf\"; };" \
+        'memory = { staging = "1MiB"; };' 'vision = { decode = "4MiB"; };' >"$tmp/box.cfg"
+    echo '{% for m in messages %}{{ m.content }}{% endfor %}' >"$tmp/chat.jinja"
+    serve_config=$tmp/box.cfg begin --set chat.template="$tmp/chat.jinja"
+    page pictures tests/data/pictures/tower.png
+    over
+}
 test_plain() { begin; page plain; over; }
 test_key() {
     echo right-key >"$tmp/keys"
