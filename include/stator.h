@@ -134,6 +134,7 @@ typedef struct stator_info {
     uint64_t state_bytes; /* of recurrent states, that a token reads and writes */
     char pooling[8];      /* "none", "mean", "cls", "last", "rank": all but "none" take STATOR_EMBED alone */
     uint32_t vector;      /* values that STATOR_EMBED gives */
+    uint32_t slots;       /* of stator_slot; 0: without cache.kv_dir there are none */
 } stator_info;
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e);
 
@@ -295,6 +296,8 @@ typedef struct stator_request {
     /* NULL, or of each of the n_pictures what stator_load_picture gave: then submit decodes nothing, and
      * `pictures` is not read. */
     const uint64_t *loaded;
+    /* GENERATE, with info.slots: 1 + the slot whose text this becomes when it ends; 0: the engine chooses. */
+    uint32_t slot;
 } stator_request;
 
 #define STATOR_TOP_LOGPROBS 20
@@ -309,6 +312,30 @@ typedef struct stator_request {
  * for the context, ids outside the vocabulary). STATOR_BUSY: memory.sequences requests and server.max_queue
  * more are there already; a request is until its DONE was polled. */
 stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e);
+
+/* Slots: memory.sequences texts, each the prompt and the answer of the last request that ended in it. With
+ * cache.kv_dir a text can be saved under a name, and restored later, also in another run. A save is the
+ * tokens, and the caches' blocks of them as files of that folder. A restored text lies in the prefix cache,
+ * so the next request that begins with it goes on from there. */
+typedef enum stator_slot_action {
+    STATOR_SLOT_SAVE,
+    STATOR_SLOT_RESTORE,
+    STATOR_SLOT_ERASE /* the slot has no text; its blocks in memory that nobody else uses are free */
+} stator_slot_action;
+typedef struct stator_slot {
+    size_t size;
+    stator_slot_action action;
+    uint32_t slot;    /* below info.slots */
+    const char *name; /* SAVE, RESTORE: 1 to 128 bytes without slashes, "..", control characters, and a dot in
+                         front; copied */
+} stator_slot;
+/* Queues an action, which is a request with one event: DONE. Its n_prompt is the tokens of the text, n_cached
+ * the tokens that the save has blocks of, that were restored, or that are forgotten. Blocks are whole
+ * (stats.block_tokens), and what a window or a state needs is there only where there was a checkpoint, so
+ * n_cached may be less than n_prompt: the next request computes the rest. A RESTORE reads the file of the
+ * name at once, on the caller's thread. STATOR_USAGE: a wrong slot or name; no such save, or one that is
+ * damaged or of another model, KV type or version; no cache.kv_dir. STATOR_BUSY: as of stator_submit. */
+stator_status stator_slot_submit(stator *s, const stator_slot *slot, uint64_t *id, stator_error *e);
 
 /* What the engine does with pictures. */
 typedef struct stator_vision {
@@ -394,6 +421,8 @@ typedef struct stator_event {
     uint32_t n_guessed; /* DONE: tokens that were guessed (config: speculation), */
     uint32_t n_kept;    /* and of those the ones that came; n_generated counts them too */
     uint32_t n_values;  /* VECTOR */
+    uint32_t slot;      /* DONE: whose text this is now (stator_slot) */
+    uint64_t n_bytes;   /* DONE of stator_slot_submit: of the files that it wrote, or that it read */
 } stator_event;
 
 #define STATOR_GUESSES 16 /* of a sequence in a step at most */
@@ -466,6 +495,8 @@ typedef struct stator_stats {
     uint64_t kv_hits;       /* requests that went on from files */
     uint64_t kv_tokens;     /* prompt tokens that these had from files; tokens_cached has them too */
     uint64_t kv_wait_ns;    /* that requests waited for files, found or not */
+    uint64_t kv_saved_ns; /* what computing kv_tokens would have taken by this run's mean, less kv_wait_ns */
+    uint64_t slots_saved, slots_restored; /* actions of stator_slot_submit that have ended well */
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

@@ -48,6 +48,15 @@ void http_set_error_form(struct http *h, const char *prefix, http_error_form *fo
     (void)form;
 }
 
+const char *http_path(const struct http_exchange *x) {
+    return x->path;
+}
+
+const char *http_query(const struct http_exchange *x) {
+    (void)x;
+    return "";
+}
+
 const char *http_body(const struct http_exchange *x, size_t *n) {
     *n = strlen(x->body);
     return x->body;

@@ -223,13 +223,15 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {TEXT(cache, kv_dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "Folder for keys, values and checkpoints that leave the memory, also when stator ends. A "
                  "later run of the same model reads them in place of computing a prompt again, with the "
-                 "same answer. The files contain the conversations; only this user can read them. For "
-                 "devices in host memory (cpu). Empty: no files."},
+                 "same answer. The files contain the conversations; only this user can read them. Slots are "
+                 "saved there too (POST /slots/ID?action=save). For devices in host memory (cpu). Empty: no "
+                 "files."},
     [CONFIG_CACHE_KV_BYTES] =
         {KEY(cache, kv_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = INT64_MAX, .default_text = "8GiB",
          .unit = "bytes",
          .help = "The most that the files of cache.kv_dir take together. Those that were used longest ago "
-                 "go first. There are never more than 65536 files, each with 32 tokens."},
+                 "go first, those of saved slots last. There are never more than 65536 files, each with 32 "
+                 "tokens."},
     [CONFIG_CHAT_TEMPLATE] =
         {TEXT(chat, template), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "A file with the chat template (Jinja) that chat and serve use in place of the model's "

@@ -28,6 +28,7 @@
 #include "engine/sampling/constraint.h"
 #include "engine/sampling/forced.h"
 #include "engine/cache/kv_jobs.h"
+#include "kvstore/kvsave.h"
 #include "engine/cache/kv_pool.h"
 #include "engine/run/outbox.h"
 #include "engine/run/pictures.h"
@@ -73,6 +74,17 @@ struct engine_shown {
     _Atomic uint64_t last_step_ns;
 };
 
+/* An action with the text of a slot (cache/kv_slots.h), which is a request too. */
+enum engine_action { ACTION_NOT, ACTION_SAVE, ACTION_RESTORE, ACTION_ERASE };
+struct engine_slot_action {
+    enum engine_action action;
+    char name[KVSAVE_NAME + 1];
+    bool ended;        /* there is nothing left to do */
+    uint32_t tokens;   /* saved, restored or erased */
+    uint64_t bytes;    /* of files */
+    char failure[160]; /* "": none */
+};
+
 struct engine_request {
     _Atomic uint64_t id; /* 0: free. Ids rise, so none comes twice */
     /* Of these two, the last id of this slot that was cancelled, or held: they come from any thread, perhaps
@@ -102,6 +114,8 @@ struct engine_request {
     uint64_t submitted_ns;
     struct engine_shown shown;
     struct outbox out;
+    uint32_t slot; /* whose text it becomes; UINT32_MAX until the engine has chosen */
+    struct engine_slot_action slots;
     uint32_t dimensions;        /* EMBED */
     struct engine_rows *rows;   /* LOGITS and EMBED: from admission until its end was polled */
     uint32_t rows_told;         /* handed out; EMBED: taken into the vector */
@@ -122,7 +136,7 @@ struct engine_checkpoint {
 };
 
 /* What a sequence gets from files before its first step (run/kv_disk.h). */
-enum engine_restore_state { RESTORE_NOT, RESTORE_FINDS, RESTORE_READS, RESTORE_CHECKPOINT };
+enum engine_restore_state { RESTORE_NOT, RESTORE_FINDS, RESTORE_READS, RESTORE_CHECKPOINT, RESTORE_SAVES };
 struct engine_restore {
     enum engine_restore_state state;
     uint32_t jobs;        /* under way */
@@ -132,6 +146,15 @@ struct engine_restore {
     uint64_t began_ns;
     struct kv_job *ready;     /* the checkpoint, read; NULL: it is not */
     struct kvstore_key *keys; /* [blocks of a sequence] */
+    /* SAVES: blocks are copied when the steps below `barrier` have ended; `asked` of them are left. */
+    uint64_t barrier;
+    bool checkpoint; /* it is to be written still */
+};
+
+/* The text of a slot: the last one that a request has left in it. */
+struct engine_text {
+    int32_t *tokens; /* [context] */
+    uint32_t n;
 };
 
 /* A request that runs: its place in the KV cache. */
@@ -348,6 +371,8 @@ struct stator {
         uint32_t skipped;              /* times that reading was too slow to be worth it */
         _Atomic uint64_t wait_ns;      /* of all requests */
         _Atomic uint64_t lost;         /* blocks and checkpoints that left while no buffer was free */
+        struct engine_text *texts;     /* [sequences] */
+        _Atomic uint64_t saves, restores;
     } kv_disk;
     struct speculation_loads loads;
     bool has_states;        /* a cache is a state: guesses that were kept are computed again */

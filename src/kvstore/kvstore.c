@@ -3,6 +3,7 @@
 #include "base/carve.h"
 #include "base/error.h"
 #include "base/stored_file.h"
+#include "kvstore/kvsave.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -139,10 +140,15 @@ static void drop(struct kvstore *s, struct kvstore_entry *e) {
     s->n_dropped++;
 }
 
+/* Whether a goes before b. */
+static bool goes_before(const struct kvstore_entry *a, const struct kvstore_entry *b) {
+    return a->pinned != b->pinned ? b->pinned : a->used < b->used;
+}
+
 static struct kvstore_entry *oldest(struct kvstore *s) {
     struct kvstore_entry *r = s->entries;
     for (uint32_t i = 1; i < s->n_entries; i++)
-        if (s->entries[i].used < r->used)
+        if (goes_before(&s->entries[i], r))
             r = &s->entries[i];
     return r;
 }
@@ -169,9 +175,32 @@ static bool trusted(const struct stat *st) {
     return (st->st_uid == geteuid() || st->st_uid == 0) && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+bool kvstore_trusts(const struct stat *st) {
+    return S_ISREG(st->st_mode) && trusted(st);
+}
+
+void kvstore_pin(struct kvstore *s, const struct kvstore_key *key) {
+    for (uint32_t i = *bucket_of(s, key); i != KVSTORE_NONE; i = s->entries[i].next)
+        if (memcmp(&s->entries[i].key, key, sizeof *key) == 0)
+            s->entries[i].pinned = true;
+}
+
+bool kvstore_has_room(const struct kvstore *s, uint64_t old, uint64_t bytes) {
+    const uint64_t others = s->saved - ARITH_MIN(s->saved, size_on_disk(old));
+    return others <= s->options.bytes && size_on_disk(bytes) <= s->options.bytes - others;
+}
+
+void kvstore_count_saves(struct kvstore *s, uint64_t old, uint64_t bytes) {
+    const uint64_t less = ARITH_MIN(s->saved, size_on_disk(old)), more = size_on_disk(bytes);
+    s->saved = s->saved - less + more;
+    s->held = s->held - less + more;
+    while (s->n_entries > 0 && s->held > s->options.bytes)
+        drop(s, oldest(s));
+}
+
 /* Takes one file of the folder into the index. Times of the far past and future only spoil the order. */
 static void take_in(struct kvstore *s, const char *name) {
-    struct kvstore_entry e;
+    struct kvstore_entry e = {.pinned = false};
     struct stat st;
     if (!parse_name(name, &e) || fstatat(s->folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(st.st_mode))
@@ -202,6 +231,9 @@ static int scan(struct kvstore *s) {
     }
     for (struct dirent *e; (e = readdir(d)) != NULL;)
         take_in(s, e->d_name);
+    rewinddir(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        kvsave_take_in(s, e->d_name);
     (void)closedir(d);
     return 0;
 }
@@ -212,6 +244,7 @@ static void lock_folder(struct kvstore *s) {
     if (s->lock >= 0 && flock(s->lock, LOCK_EX | LOCK_NB) == 0) {
         s->writes = true;
         (void)unlinkat(s->folder, MADE, 0); /* of a writer that was killed */
+        (void)unlinkat(s->folder, KVSTORE_SAVING, 0);
         return;
     }
     log_write(s->options.log, STATOR_LOG_INFO, "cache.kv_dir: %s is only read: %s", s->options.folder,
@@ -353,7 +386,7 @@ void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void 
         (void)utimensat(s->folder, name, NULL, AT_SYMLINK_NOFOLLOW); /* for the next writer's order */
         return;
     }
-    if (e.bytes > s->options.bytes)
+    if (s->saved > s->options.bytes || e.bytes > s->options.bytes - s->saved)
         return;
     make_room(s, e.bytes);
     if (!s->writes)

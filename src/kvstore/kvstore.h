@@ -15,6 +15,8 @@
  * files within the budget: the one that was used longest ago goes first. When a write fails, it says so in
  * one line and writes no more.
  *
+ * Saved texts (kvsave.h) lie in the same folder. Their blocks are pinned: they go when all others are gone.
+ *
  * The files hold the tokens, so they contain the conversations. Files have mode 0600.
  *
  * Memory is the caller's. Only kvstore_open uses the heap. Thread: one at a time. */
@@ -31,6 +33,7 @@
 #define KVSTORE_TOKENS   256 /* most tokens of a block */
 #define KVSTORE_NONE     UINT32_MAX
 #define KVSTORE_KEY_TEXT (2 * SHA256_BYTES + 1)
+#define KVSTORE_SAVING   "saving.tmp" /* the one save that is not finished */
 
 struct kvstore_options {
     const char *folder; /* made with mode 0700 if absent; must stay valid */
@@ -50,6 +53,7 @@ struct kvstore_entry {
     uint64_t used;  /* larger: later */
     uint32_t next;  /* of the same bucket */
     char kind;
+    bool pinned; /* of a saved text */
 };
 
 struct kvstore {
@@ -60,7 +64,8 @@ struct kvstore {
     uint32_t n_buckets;
     int folder, lock;                     /* file descriptors; lock is -1 in a reader */
     bool writes;                          /* false in a reader, and after a write has failed */
-    uint64_t held;                        /* bytes of all entries */
+    uint64_t held;                        /* bytes of all entries and saves */
+    uint64_t saved;                       /* of the saves */
     uint64_t used;                        /* the largest `used` */
     uint64_t n_hits, n_writes, n_dropped; /* n_dropped: files that went for the budget or for damage */
 };
@@ -90,5 +95,16 @@ bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, ui
 /* Keeps a block of bytes > 0, unless it does not fit into the budget or the store does not write. One that is
  * there already counts as used. */
 void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void *from, uint64_t bytes);
+
+/* For kvsave.c. */
+struct stat;
+/* Only this user (or root) can have written what this is about: a regular file. */
+bool kvstore_trusts(const struct stat *st);
+/* The block's files go last. */
+void kvstore_pin(struct kvstore *s, const struct kvstore_key *key);
+/* Whether saves may grow by a file of so many bytes in place of one of `old`. */
+bool kvstore_has_room(const struct kvstore *s, uint64_t old, uint64_t bytes);
+/* A save of `old` bytes (0: none) is now one of so many; blocks go until the budget holds all. */
+void kvstore_count_saves(struct kvstore *s, uint64_t old, uint64_t bytes);
 
 #endif

@@ -80,6 +80,31 @@ def test_completion(s):
         check(r.status == 400 and r.json()["error"]["param"] == param, "%s: %d %s" % (path, r.status, r.body))
 
 
+def test_slots(s):
+    """Save, restore and erase, with the fields that llama-server's documentation has."""
+    fields = dict(prompt=PROMPTS[0] * 3, n_predict=40, temperature=0, ignore_eos=True, cache_prompt=True, id_slot=1)
+    first = s.post("/completion", **fields).json()
+    check(first["id_slot"] == 1, str(first))
+    r = s.post("/slots/1?action=save", filename="slot_save_file.bin").json()
+    check(set(r) == {"id_slot", "filename", "n_saved", "n_written", "n_text", "timings"}, str(r))
+    check([r["id_slot"], r["filename"], r["n_text"]] == [1, "slot_save_file.bin", first["tokens_cached"]], str(r))
+    check(0 < r["n_saved"] <= r["n_text"] and r["n_written"] > 0 and r["timings"]["save_ms"] > 0, str(r))
+    saved = r["n_saved"]
+    r = s.ask("/slots/1?action=erase", method="POST").json()
+    check(r == {"id_slot": 1, "n_erased": first["tokens_cached"]}, str(r))
+    r = s.post("/slots/0?action=restore", filename="slot_save_file.bin").json()
+    check(set(r) == {"id_slot", "filename", "n_restored", "n_read", "n_text", "timings"}, str(r))
+    check([r["id_slot"], r["n_restored"]] == [0, saved] and r["n_read"] > 0 and r["timings"]["restore_ms"] > 0, str(r))
+    again = s.post("/completion", **{**fields, "id_slot": 0}).json()
+    check([again["content"], again["id_slot"]] == [first["content"], 0], str(again))
+    check(again["timings"]["prompt_n"] < first["timings"]["prompt_n"], "nothing is reused: %s" % again["timings"])
+    for path, body, status in (("/slots/7?action=save", {"filename": "x"}, 400), ("/slots/0?action=none", {"filename": "x"}, 400),
+                               ("/slots/0?action=save", {"filename": "../x"}, 400), ("/slots/0?action=save", {}, 400),
+                               ("/slots/0?action=restore", {"filename": "absent"}, 400), ("/slots/0", {"filename": "x"}, 400)):
+        r = s.ask(path, body)
+        check(r.status == status and r.json()["error"]["type"] == "invalid_request_error", "%s: %d %s" % (path, r.status, r.body))
+
+
 def test_infill(s, context):
     """What is asked is what the same tokens by their names ask: the same number, of which all whole blocks are cached."""
     context, answer = int(context), "return a + b"

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_slots.h"
 #include "engine/cache/sequences.h"
 #include "engine/run/step_fill.h"
 
@@ -137,13 +138,42 @@ static struct kv_job *take_job(struct stator *s, enum kv_job_class class, bool w
     return job;
 }
 
-static void save_block(struct stator *s, uint32_t block, bool wait) {
-    struct kv_job *job = take_job(s, KV_JOBS_BLOCKS, wait);
-    if (job == NULL)
-        return;
+static void write_block(struct stator *s, uint32_t block, struct kv_job *job) {
     aim_at(s, job, KV_JOB_WRITE, KV_JOBS_BLOCK, block);
     copy_block(s, block, job, true);
     kv_jobs_push(&s->kv_disk.jobs, job);
+}
+
+static void save_block(struct stator *s, uint32_t block, bool wait) {
+    struct kv_job *job = take_job(s, KV_JOBS_BLOCKS, wait);
+    if (job != NULL)
+        write_block(s, block, job);
+}
+
+bool kv_disk_write_block(struct stator *s, uint32_t block) {
+    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_BLOCKS, s->planning.kv_disk.blocks / 2);
+    if (job != NULL)
+        write_block(s, block, job);
+    return job != NULL;
+}
+
+static void write_checkpoint(struct stator *s, uint32_t slot, struct kv_job *job) {
+    const struct engine_checkpoint *c = &s->checkpoints[slot];
+    aim_at(s, job, KV_JOB_WRITE, KV_JOBS_CHECKPOINT, c->block);
+    copy_checkpoint(s, slot, c->end, job, true);
+    kv_jobs_push(&s->kv_disk.jobs, job);
+}
+
+bool kv_disk_write_checkpoint(struct stator *s, uint32_t slot) {
+    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_CHECKPOINTS, 0);
+    if (job != NULL)
+        write_checkpoint(s, slot, job);
+    return job != NULL;
+}
+
+uint64_t kv_disk_file_bytes(const struct stator *s, uint32_t blocks) {
+    const uint64_t checkpoint = blocks > 0 && s->n_checkpoints > 0 ? checkpoint_bytes(s, blocks) : 0;
+    return blocks * s->planning.kv_disk.block_bytes + checkpoint;
 }
 
 /* whole: steps below it have ended on every device. */
@@ -152,11 +182,8 @@ static void save_checkpoint(struct stator *s, uint32_t slot, uint64_t whole, boo
     if (c->written != UINT64_MAX && c->written >= whole)
         return;
     struct kv_job *job = take_job(s, KV_JOBS_CHECKPOINTS, wait);
-    if (job == NULL)
-        return;
-    aim_at(s, job, KV_JOB_WRITE, KV_JOBS_CHECKPOINT, c->block);
-    copy_checkpoint(s, slot, c->end, job, true);
-    kv_jobs_push(&s->kv_disk.jobs, job);
+    if (job != NULL)
+        write_checkpoint(s, slot, job);
 }
 
 void kv_disk_before_take(struct stator *s) {
@@ -174,16 +201,13 @@ void kv_disk_before_replace(struct stator *s, uint32_t slot) {
         save_checkpoint(s, slot, s->first_step, false);
 }
 
-/* Blocks of its prompt that may come from elsewhere. */
-static uint32_t last_of(const struct engine_sequence *q) {
-    return (q->request->n_prompt - 1) / KV_LAYOUT_BLOCK;
-}
-
 void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
     const int32_t *tokens = q->request->tokens;
-    if (!is_on(s) || !q->shares || q->n_kept >= last_of(q))
+    if (!is_on(s) || !q->shares || q->n_kept >= sequences_last_shared(q->request)) {
+        kv_slots_ready(s, q);
         return;
+    }
     struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_FINDS, 0);
     CHECK(job != NULL && r->state == RESTORE_NOT && r->jobs == 0); /* there is one for each sequence */
     uint32_t known = q->n_kept, at = known > 0 ? q->blocks[known - 1] : KV_POOL_NONE;
@@ -193,7 +217,7 @@ void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
                            .before = key_before(s, at),
                            .text = tokens,
                            .first = known,
-                           .last = last_of(q),
+                           .last = sequences_last_shared(q->request),
                            .checkpoints = s->n_checkpoints > 0,
                            .keys = r->keys};
     while (known < job->last &&
@@ -220,6 +244,7 @@ static void end(struct stator *s, struct engine_sequence *q, uint32_t blocks) {
         atomic_fetch_add(&s->kv_disk.tokens, (uint64_t)(blocks - r->from) * KV_LAYOUT_BLOCK);
     }
     sequences_go_on(s, q, blocks);
+    kv_slots_ready(s, q);
 }
 
 /* A block of the sequence that was read, or not, in the order of the text. */
@@ -228,6 +253,7 @@ static void place_block(struct stator *s, struct engine_sequence *q, struct kv_j
     r->failed = r->failed || !job->good || step_fill_cancelled(q->request);
     if (r->failed)
         return;
+    q->request->slots.bytes += job->bytes;
     CHECK(q->n_kept == job->first);
     if (sequences_hold_next(s, q))
         return;
@@ -306,6 +332,7 @@ static void place_checkpoint(struct stator *s, struct engine_sequence *q) {
         if (slot != CHECKPOINTS_NONE)
             copy_checkpoint(s, slot, r->until, r->ready, false);
     }
+    q->request->slots.bytes += r->ready->bytes;
     kv_jobs_give_back(&s->kv_disk.jobs, r->ready);
     r->ready = NULL;
     end(s, q, slot != CHECKPOINTS_NONE ? r->until : r->from);
@@ -315,6 +342,8 @@ static void place_checkpoint(struct stator *s, struct engine_sequence *q) {
 
 static void go_on(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
+    if (r->state == RESTORE_SAVES)
+        kv_slots_go_on(s, q);
     if (r->state == RESTORE_READS)
         ask_for_blocks(s, q);
     if (r->state == RESTORE_READS && r->jobs == 0 && (r->failed || r->asked == r->until))
@@ -347,8 +376,12 @@ static bool take_result(struct stator *s, struct engine_sequence *q, struct kv_j
     if (job->kind == KV_JOB_FIND) {
         r->until = job->found;
         r->state = RESTORE_READS;
-        if (r->until <= r->from || !is_worth(s))
+        if (r->until <= r->from || (q->request->slots.action == ACTION_NOT && !is_worth(s)))
             end(s, q, r->from);
+        return false;
+    }
+    if (job->kind == KV_JOB_SAVE) {
+        kv_slots_saved(s, q, job);
         return false;
     }
     if (job->what == KV_JOBS_BLOCK) {

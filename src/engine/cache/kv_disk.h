@@ -37,6 +37,12 @@ static inline bool kv_disk_waits(const struct engine_sequence *q) {
 static inline bool kv_disk_holds(const struct engine_sequence *q) {
     return q->restore.jobs > 0;
 }
+/* For a SAVE (kv_slots.h): a kept block, or a checkpoint in use, is copied and goes to its file. No step that
+ * has begun writes it. False: no buffer is free now. */
+bool kv_disk_write_block(struct stator *s, uint32_t block);
+bool kv_disk_write_checkpoint(struct stator *s, uint32_t slot);
+/* Bytes of the caches in the files of a text's first blocks, with a checkpoint at their end. */
+uint64_t kv_disk_file_bytes(const struct stator *s, uint32_t blocks);
 /* Whether blocks should be read: false if reading has taken longer than computing. read_ns is the time for
  * `read` files, computed_ns that for `computed` tokens. Small numbers decide nothing. */
 bool kv_disk_is_worth(uint64_t read_ns, uint64_t read, uint64_t computed_ns, uint64_t computed);

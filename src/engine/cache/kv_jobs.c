@@ -2,9 +2,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "kvstore/kvsave.h"
 #include "os/pages.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -59,6 +61,21 @@ static void find(const struct kv_jobs *j, struct kv_job *job) {
     }
 }
 
+/* The blocks that have files, and the text under its name. */
+static void save(struct kv_jobs *j, struct kv_job *job) {
+    const struct kvstore_key root = job->before;
+    stator_error e = {0};
+    find(j, job);
+    const struct kvsave v = {.name = job->name,
+                             .root = &root,
+                             .tokens = job->text,
+                             .n_tokens = job->n_text,
+                             .keys = job->keys,
+                             .n_keys = job->found};
+    job->good = kvsave_write(&j->store, &v, &job->bytes, &e) == STATOR_OK;
+    snprintf(job->why, sizeof job->why, "%.*s", (int)sizeof job->why - 1, e.text);
+}
+
 static void read_or_write(struct kv_jobs *j, struct kv_job *job) {
     const struct kvstore_block b = block_of(job, job->what, job->tokens);
     const uint64_t began = clock_ns(), written = j->store.n_writes;
@@ -86,6 +103,8 @@ bool kv_jobs_turn(struct kv_jobs *j) {
         return false;
     if (j->jobs[i].kind == KV_JOB_FIND)
         find(j, &j->jobs[i]);
+    else if (j->jobs[i].kind == KV_JOB_SAVE)
+        save(j, &j->jobs[i]);
     else
         read_or_write(j, &j->jobs[i]);
     tell_of_store(j);

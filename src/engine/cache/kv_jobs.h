@@ -26,7 +26,7 @@
 #define KV_JOBS_BLOCK      'k' /* a file with 32 tokens of the PAGED caches */
 #define KV_JOBS_CHECKPOINT 'c' /* a file with the other caches at the end of these tokens */
 
-enum kv_job_kind { KV_JOB_FIND, KV_JOB_READ, KV_JOB_WRITE };
+enum kv_job_kind { KV_JOB_FIND, KV_JOB_READ, KV_JOB_WRITE, KV_JOB_SAVE };
 enum kv_job_class { KV_JOBS_BLOCKS, KV_JOBS_CHECKPOINTS, KV_JOBS_FINDS, KV_JOBS_CLASSES };
 
 struct kv_job {
@@ -47,6 +47,10 @@ struct kv_job {
     bool checkpoints;            /* only blocks up to a checkpoint count */
     struct kvstore_key *keys;
     uint32_t found; /* the number of blocks from the text's beginning on; `first`: none was found */
+    /* SAVE: FIND, then the text of n_text tokens is saved under a name. bytes: of the file. */
+    const char *name;
+    uint32_t n_text;
+    char why[160]; /* not good: why */
 };
 
 struct kv_jobs {

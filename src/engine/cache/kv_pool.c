@@ -63,9 +63,8 @@ static void enlist(struct kv_pool *p, uint32_t block) {
     p->n_cached++;
 }
 
-static uint32_t evict(struct kv_pool *p) {
-    uint32_t block = p->oldest;
-    CHECK(block != KV_POOL_NONE);
+/* A cached block is kept no longer. */
+static void leave(struct kv_pool *p, uint32_t block) {
     struct kv_block *b = &p->blocks[block];
     CHECK(b->kept && b->holders == 0 && b->behind == 0);
     unlist(p, block);
@@ -77,8 +76,27 @@ static uint32_t evict(struct kv_pool *p) {
     if (b->before != KV_POOL_NONE)
         p->blocks[b->before].behind--;
     b->kept = false;
+}
+
+static uint32_t evict(struct kv_pool *p) {
+    const uint32_t block = p->oldest;
+    CHECK(block != KV_POOL_NONE);
+    leave(p, block);
     p->evicted++;
     return block;
+}
+
+bool kv_pool_forget(struct kv_pool *p, uint32_t block) {
+    struct kv_block *b = &p->blocks[block];
+    CHECK(b->kept);
+    if (b->holders > 0 || b->behind > 0)
+        return false;
+    leave(p, block);
+    CHECK(p->n_free < p->n_blocks);
+    b->until = 0;
+    p->free[p->n_free++] = block;
+    show(p, block, 0);
+    return true;
 }
 
 uint32_t kv_pool_next(const struct kv_pool *p) {

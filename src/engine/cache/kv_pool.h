@@ -77,6 +77,8 @@ void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other);
 void kv_pool_leave(struct kv_pool *p, uint32_t block, uint64_t until);
 /* Takes a block that no step from number `first` on uses; KV_POOL_NONE: free ones are all in use still. */
 uint32_t kv_pool_take_idle(struct kv_pool *p, uint64_t name, uint64_t first);
+/* Frees a kept block that nobody holds, and that no kept block follows. False: it stays. */
+bool kv_pool_forget(struct kv_pool *p, uint32_t block);
 /* Every block is free, held or cached, and `holders` is the sum of all blocks' holders. */
 bool kv_pool_is_balanced(const struct kv_pool *p, uint64_t holders);
 /* Checks the invariants one by one, for tests and debug builds. */

@@ -105,6 +105,10 @@ static void tell_of_pool(struct stator *s) {
         checkpoints_show(s);
 }
 
+void sequences_show_pool(struct stator *s) {
+    tell_of_pool(s);
+}
+
 /* Blocks of q now; of PAGED caches fewer than it has reserved. */
 static void tell_of_sequence(const struct stator *s, const struct engine_sequence *q) {
     uint32_t n = 0;
@@ -165,11 +169,6 @@ static void swap_equal(struct stator *s, struct engine_sequence *q) {
     }
 }
 
-/* Blocks of its prompt that others' may be: its last token's logits are wanted. */
-static uint32_t last_shared(const struct engine_request *r) {
-    return (r->n_prompt - 1) / KV_LAYOUT_BLOCK;
-}
-
 /* How many kept blocks there are with q's beginning, and as many of them as lie before a checkpoint: that,
  * and its end; or what q has. Those are not all q's yet. */
 static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uint32_t *slot) {
@@ -177,7 +176,7 @@ static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uin
     uint32_t k = q->n_kept;
     uint32_t best = k;
     int32_t buffer[KV_LAYOUT_BLOCK];
-    for (uint32_t at = before(q, k); k < last_shared(r); k++) {
+    for (uint32_t at = before(q, k); k < sequences_last_shared(r); k++) {
         at = kv_pool_find(&s->pool, at, pictures_block(s, r, k, buffer));
         if (at == KV_POOL_NONE)
             break;
@@ -187,7 +186,9 @@ static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uin
         *slot = here;
         best = k + 1;
     }
-    if (q->began_ns == 0) /* nothing of it was computed: where kept blocks end, others may branch off too */
+    if (q->began_ns == 0 &&
+        r->slots.action ==
+            ACTION_NOT) /* nothing of it was computed: where kept blocks end, others may branch off too */
         checkpoints_aim(s, q, k * KV_LAYOUT_BLOCK);
     return best;
 }
@@ -261,7 +262,7 @@ void sequences_reuse(struct stator *s, struct engine_sequence *q) {
     swap_equal(s, q);
     const uint32_t from = q->done;
     uint32_t slot = CHECKPOINTS_NONE;
-    const uint32_t most = s->n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : last_shared(r);
+    const uint32_t most = s->n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : sequences_last_shared(r);
     while (q->n_kept < most && sequences_hold_next(s, q))
         q->done = q->n_kept * KV_LAYOUT_BLOCK;
     if (q->done != from && slot != CHECKPOINTS_NONE)

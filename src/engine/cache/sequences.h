@@ -15,6 +15,12 @@
 
 #include "engine/engine.h"
 
+/* Blocks of a prompt that others' may be: its last token's logits are wanted, but not by an action. */
+static inline uint32_t sequences_last_shared(const struct engine_request *r) {
+    return (r->slots.action != ACTION_NOT ? r->n_prompt : r->n_prompt - 1) / KV_LAYOUT_BLOCK;
+}
+/* Tells other threads of the pool, after blocks were forgotten. */
+void sequences_show_pool(struct stator *s);
 bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */
 /* Gives a logits request its rows. False: all rows are in use. */
 bool sequences_take_rows(struct stator *s, uint32_t slot);

@@ -94,6 +94,7 @@ static void info_of(const struct stator *s, stator_info *info) {
     snprintf(info->architecture, sizeof info->architecture, "%s", s->planning.shape->arch_name);
     snprintf(info->pooling, sizeof info->pooling, "%s", shape_pooling_name(s->planning.shape->pooling));
     info->vector = shape_row_width(s->planning.shape);
+    info->slots = s->planning.kv_disk.bytes > 0 ? s->planning.want.sequences : 0;
     snprintf(info->tier, sizeof info->tier, "%s", s->planning.devices[0].choice.tier);
 }
 

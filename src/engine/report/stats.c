@@ -16,6 +16,14 @@ static stator_request_state state_of(const struct engine_request *r) {
     return atomic_load(&r->shown.admitted_ns) != 0 ? STATOR_RUNNING : STATOR_WAITING;
 }
 
+/* What computing the tokens that came from files would have taken, less what waiting for files took. */
+static uint64_t saved_ns(const struct stator *s, uint64_t tokens, uint64_t waited_ns) {
+    const uint64_t computed = atomic_load(&s->served.prompt_tokens);
+    const double ns =
+        computed > 0 ? (double)tokens * (double)atomic_load(&s->served.prompt_ns) / (double)computed : 0;
+    return ns > (double)waited_ns ? (uint64_t)(ns - (double)waited_ns) : 0;
+}
+
 static void add_kv_files(const struct stator *s, stator_stats *all) {
     const struct kv_jobs *j = &s->kv_disk.jobs;
     all->kv_files = atomic_load(&j->shown.files);
@@ -30,6 +38,9 @@ static void add_kv_files(const struct stator *s, stator_stats *all) {
     all->kv_hits = atomic_load(&s->kv_disk.hits);
     all->kv_tokens = atomic_load(&s->kv_disk.tokens);
     all->kv_wait_ns = atomic_load(&s->kv_disk.wait_ns);
+    all->kv_saved_ns = saved_ns(s, all->kv_tokens, all->kv_wait_ns);
+    all->slots_saved = atomic_load(&s->kv_disk.saves);
+    all->slots_restored = atomic_load(&s->kv_disk.restores);
 }
 
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) {

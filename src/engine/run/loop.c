@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "engine/run/balance.h"
 #include "engine/cache/kv_disk.h"
+#include "engine/cache/kv_slots.h"
 #include "engine/run/pipeline.h"
 #include "engine/run/pooling.h"
 #include "engine/cache/sequences.h"
@@ -49,7 +50,13 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
                               .n_generated = r->n_tokens - r->n_prompt,
                               .n_cached = atomic_load(&r->shown.n_cached),
                               .n_guessed = atomic_load(&r->shown.n_guessed),
-                              .n_kept = atomic_load(&r->shown.n_kept)};
+                              .n_kept = atomic_load(&r->shown.n_kept),
+                              .slot = r->slot};
+    if (r->slots.action != ACTION_NOT) { /* nothing was computed */
+        ev.n_cached = r->slots.tokens;
+        ev.n_bytes = r->slots.bytes;
+        return ev;
+    }
     atomic_fetch_add(&s->served.prompt_tokens, ev.n_prompt - ev.n_cached);
     atomic_fetch_add(&s->served.prompt_ns, prompt_ns);
     atomic_fetch_add(&s->served.generated_tokens, ev.n_generated);
@@ -96,6 +103,7 @@ static void finish(struct stator *s, struct engine_sequence *q, stator_reason re
     uint64_t prompt_end = q->prompt_done_ns != 0 ? q->prompt_done_ns : now;
     uint64_t prompt_ns = q->began_ns != 0 ? prompt_end - q->began_ns : 0;
     uint64_t generate_ns = q->prompt_done_ns != 0 ? now - q->prompt_done_ns : 0;
+    kv_slots_note(s, q);
     sequences_release(s, q);
     emit_done(s, r, prompt_ns, generate_ns, reason, status, text);
 }
@@ -121,13 +129,26 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
     tell(s, r, &ev);
 }
 
+/* An action with a slot has ended. */
+static stator_reason end_of(const struct engine_request *r, stator_status *status) {
+    const bool good = r->slots.failure[0] == '\0';
+    *status = good ? STATOR_OK : STATOR_FAILED;
+    return good ? STATOR_REASON_LENGTH : STATOR_REASON_FAILED;
+}
+
 static void take_commands(struct stator *s) {
     struct engine_command c;
+    stator_status status;
     while (ring_pop(s->front.commands, &c)) {
         CHECK(s->n_waiting < s->front.n_requests && c.submit < s->front.n_requests);
-        CHECK(atomic_load(&s->front.requests[c.submit].id) !=
-              0); /* the request was submitted and has not ended */
-        s->waiting[s->n_waiting++] = c.submit;
+        struct engine_request *r = &s->front.requests[c.submit];
+        CHECK(atomic_load(&r->id) != 0); /* the request was submitted and has not ended */
+        if (r->slots.action == ACTION_NOT || !kv_slots_take(s, r)) {
+            s->waiting[s->n_waiting++] = c.submit;
+            continue;
+        }
+        const stator_reason reason = end_of(r, &status);
+        emit_done(s, r, 0, 0, reason, status, r->slots.failure);
     }
 }
 
@@ -137,7 +158,11 @@ static void drop_ended(struct stator *s) {
         struct engine_sequence *q = &s->sequences[i];
         if (q->request == NULL || q->flights > 0 || kv_disk_holds(q))
             continue;
-        if (q->failed)
+        stator_status status = STATOR_FAILED;
+        if (q->request->slots.ended) {
+            const stator_reason reason = end_of(q->request, &status);
+            finish(s, q, reason, status, q->request->slots.failure);
+        } else if (q->failed)
             finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, q->failure);
         else if (step_fill_cancelled(q->request))
             finish(s, q, STATOR_REASON_CANCELLED, STATOR_OK, "");

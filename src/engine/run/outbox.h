@@ -29,6 +29,8 @@ struct outbox_event {
     float logprob;
     uint32_t n_top;
     uint32_t n_values;
+    uint32_t slot;
+    uint64_t n_bytes;
     stator_logprob top[STATOR_TOP_LOGPROBS];
 };
 

@@ -197,6 +197,11 @@ static stator_status check_request(const struct stator *s, const stator_request 
     st = check_length(s, r, e);
     if (st != STATOR_OK)
         return st;
+    if (r->slot > s->planning.want.sequences)
+        return error_set(e, STATOR_USAGE,
+                         "stator_submit: request.slot is %u: 1 to memory.sequences (%u), or 0, is "
+                         "expected",
+                         r->slot, s->planning.want.sequences);
     for (size_t i = 0; i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= s->planning.shape->vocab)
             return error_set(e, STATOR_USAGE,
@@ -336,10 +341,19 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
     return st == STATOR_OK ? resolve_sampling(s, &r.sampling, &sampling, e) : st;
 }
 
-/* Into a free slot, and off to the engine. b: its size is 0 where nothing is measured. */
+/* A filled slot goes to the engine. */
+static void send(stator *s, struct engine_request *q, uint64_t *id) {
+    q->submitted_ns = clock_ns();
+    *id = ++s->front.last_id;
+    atomic_store(&q->id, *id);
+    struct engine_command c = {.submit = (uint32_t)(q - s->front.requests)};
+    bool pushed = ring_push(s->front.commands, &c);
+    CHECK(pushed); /* the ring holds more than there are slots */
+}
+
+/* Into a free slot. b: its size is 0 where nothing is measured. */
 static void fill_slot(stator *s, struct engine_request *q, const stator_request *r, const stator_bench *b,
-                      const struct sampler_settings *sampling, const struct request_picture *pictures,
-                      uint64_t *id) {
+                      const struct sampler_settings *sampling, const struct request_picture *pictures) {
     uint32_t n = (uint32_t)r->n_tokens;
     q->n_pictures = (uint32_t)r->n_pictures;
     for (uint32_t i = 0; i < q->n_pictures; i++) {
@@ -370,18 +384,29 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     pictures_expand(s, r, q->pictures, q->tokens);
     q->logprobs = r->logprobs != 0;
     q->top_logprobs = r->top_logprobs;
-    q->submitted_ns = clock_ns();
+    q->slot = r->slot - 1; /* 0: UINT32_MAX */
+    q->slots = (struct engine_slot_action){.action = ACTION_NOT};
     memset(&q->shown, 0, sizeof q->shown);
     atomic_store(&q->shown.n_tokens, n);
     q->rows = NULL;
     q->rows_told = 0;
     atomic_store(&q->rows_read, 0);
     outbox_clear(&q->out);
-    *id = ++s->front.last_id;
-    atomic_store(&q->id, *id);
-    struct engine_command c = {.submit = (uint32_t)(q - s->front.requests)};
-    bool pushed = ring_push(s->front.commands, &c);
-    CHECK(pushed); /* the ring holds more than there are slots */
+}
+
+/* Under submit_lock. */
+static struct engine_request *free_request(stator *s) {
+    for (uint32_t i = 0; i < s->front.n_requests; i++)
+        if (atomic_load(&s->front.requests[i].id) == 0)
+            return &s->front.requests[i];
+    return NULL;
+}
+
+static stator_status tell_busy(const stator *s, stator_error *e) {
+    return error_set(e, STATOR_BUSY,
+                     "the queue is full: %u requests run or wait (memory.sequences and server.max_queue); "
+                     "poll until one is done",
+                     s->front.n_requests);
 }
 
 static stator_status submit(stator *s, const stator_request *r, const stator_bench *b, uint64_t *id,
@@ -398,22 +423,95 @@ static stator_status submit(stator *s, const stator_request *r, const stator_ben
     if (st != STATOR_OK)
         return st;
     pthread_mutex_lock(&s->front.submit_lock);
-    struct engine_request *q = NULL;
-    for (uint32_t i = 0; i < s->front.n_requests && q == NULL; i++)
-        if (atomic_load(&s->front.requests[i].id) == 0)
-            q = &s->front.requests[i];
-    if (q != NULL)
-        fill_slot(s, q, r, b, &sampling, pictures, id);
+    struct engine_request *q = free_request(s);
+    if (q != NULL) {
+        fill_slot(s, q, r, b, &sampling, pictures);
+        send(s, q, id);
+    }
     pthread_mutex_unlock(&s->front.submit_lock);
     if (q == NULL)
         pictures_give(s, pictures, (uint32_t)r->n_pictures);
-    return q != NULL
+    return q != NULL ? STATOR_OK : tell_busy(s, e);
+}
+
+/* Tokens of a file: its sum finds accidents, these are somebody's numbers. */
+static bool are_known(const struct stator *s, const int32_t *tokens, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= s->planning.shape->vocab)
+            return false;
+    return true;
+}
+
+/* The text that is restored, into the request. */
+static stator_status read_save(struct stator *s, struct engine_request *q, stator_error *e) {
+    uint64_t bytes = 0;
+    stator_status st = kvsave_read(&s->kv_disk.jobs.store, q->slots.name, &s->kv_disk.root, q->tokens,
+                                   s->planning.want.context, &q->n_tokens, &bytes, e);
+    if (st != STATOR_OK)
+        return st;
+    if (q->n_tokens == 0 || !are_known(s, q->tokens, q->n_tokens))
+        return error_set(e, STATOR_USAGE, "the file of \"%s\" is damaged: it has no tokens of this model",
+                         q->slots.name);
+    q->slots.bytes = bytes;
+    q->n_prompt = q->n_tokens;
+    atomic_store(&q->shown.n_tokens, q->n_tokens);
+    return STATOR_OK;
+}
+
+static stator_status check_slot(const struct stator *s, const stator_slot *a, stator_error *e) {
+    if (s->planning.kv_disk.bytes == 0)
+        return error_set(e, STATOR_USAGE,
+                         "slots are saved in the folder cache.kv_dir, and the config names none");
+    if (a->action != STATOR_SLOT_SAVE && a->action != STATOR_SLOT_RESTORE && a->action != STATOR_SLOT_ERASE)
+        return error_set(e, STATOR_USAGE, "stator_slot_submit: unknown action %d", (int)a->action);
+    if (a->slot >= s->planning.want.sequences)
+        return error_set(e, STATOR_USAGE, "there is no slot %u: memory.sequences is %u, so slots are 0 to %u",
+                         a->slot, s->planning.want.sequences, s->planning.want.sequences - 1);
+    if (a->action == STATOR_SLOT_ERASE)
+        return STATOR_OK;
+    ARGUMENTS_NEED(a->name);
+    const char *wrong = kvsave_name_is_wrong(a->name);
+    return wrong == NULL
                ? STATOR_OK
-               : error_set(
-                     e, STATOR_BUSY,
-                     "the queue is full: %u requests run or wait (memory.sequences and server.max_queue); "
-                     "poll until one is done",
-                     s->front.n_requests);
+               : error_set(e, STATOR_USAGE,
+                           "the name of a save %s: expected is the name of a file, as in \"chat-1.bin\"",
+                           wrong);
+}
+
+/* An action is a request that takes part in no step. */
+static stator_status fill_action(stator *s, struct engine_request *q, const stator_slot *a, stator_error *e) {
+    static const enum engine_action actions[] = {[STATOR_SLOT_SAVE] = ACTION_SAVE,
+                                                 [STATOR_SLOT_RESTORE] = ACTION_RESTORE,
+                                                 [STATOR_SLOT_ERASE] = ACTION_ERASE};
+    const int32_t nothing = 0;
+    const stator_request r = {.size = sizeof r, .kind = STATOR_GENERATE, .tokens = &nothing, .n_tokens = 1};
+    fill_slot(s, q, &r, &(stator_bench){.laps = 1}, &(struct sampler_settings){0}, NULL);
+    q->max_new = 0;
+    q->slot = a->slot;
+    q->slots = (struct engine_slot_action){.action = actions[a->action]};
+    if (a->action != STATOR_SLOT_ERASE)
+        snprintf(q->slots.name, sizeof q->slots.name, "%s", a->name);
+    return a->action == STATOR_SLOT_RESTORE ? read_save(s, q, e) : STATOR_OK;
+}
+
+stator_status stator_slot_submit(stator *s, const stator_slot *slot, uint64_t *id, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(slot, name);
+    ARGUMENTS_NEED(id);
+    stator_slot a;
+    ARGUMENTS_READ(&a, slot);
+    stator_status st = need_started(s, "stator_slot_submit", e);
+    if (st == STATOR_OK)
+        st = check_slot(s, &a, e);
+    if (st != STATOR_OK)
+        return st;
+    pthread_mutex_lock(&s->front.submit_lock);
+    struct engine_request *q = free_request(s);
+    st = q != NULL ? fill_action(s, q, &a, e) : tell_busy(s, e);
+    if (st == STATOR_OK)
+        send(s, q, id);
+    pthread_mutex_unlock(&s->front.submit_lock);
+    return st;
 }
 
 stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e) {
@@ -504,7 +602,9 @@ static void to_public(const struct outbox_event *in, uint64_t id, stator_event *
                           .n_cached = in->n_cached,
                           .n_guessed = in->n_guessed,
                           .n_kept = in->n_kept,
-                          .n_values = in->n_values};
+                          .n_values = in->n_values,
+                          .slot = in->slot,
+                          .n_bytes = in->n_bytes};
     memcpy(out->top, in->top, in->n_top * sizeof *out->top);
 }
 

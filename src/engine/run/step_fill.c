@@ -27,7 +27,8 @@ struct filling {
 
 bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind) {
     return q->request != NULL && (q->request->kind == STATOR_LOGITS) == (kind == STATOR_LOGITS) &&
-           !q->failed && !kv_disk_waits(q) && !step_fill_cancelled(q->request);
+           q->request->slots.action == ACTION_NOT && !q->failed && !kv_disk_waits(q) &&
+           !step_fill_cancelled(q->request);
 }
 
 uint32_t step_fill_reader_room(const struct engine_sequence *q) {

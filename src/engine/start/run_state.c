@@ -4,6 +4,7 @@
 #include "device/device_helper.h"
 #include "engine/cache/checkpoints.h"
 #include "engine/cache/kv_disk.h"
+#include "engine/cache/kv_slots.h"
 #include "engine/run/trace.h"
 #include "kernels/kernels.h"
 #include "os/pages.h"
@@ -101,6 +102,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     lay_out_steps(s, want, c);
     lay_out_pool(s, want, c);
     kv_disk_lay_out(s, c);
+    kv_slots_lay_out(s, c);
     for (uint32_t i = 0; i < n_caches; i++)
         lay_out_cache(s, i, c);
     s->waiting = carve_take(c, s->front.n_requests, sizeof *s->waiting);

@@ -75,7 +75,7 @@ static void put_piece(struct json *j, const struct piece *e) {
     json_put_string_n(j, "content", e->n > 0 ? e->p : "", e->n);
     put_tokens(j, e);
     json_put_bool(j, "stop", e->end);
-    json_put_u64(j, "id_slot", 0);
+    json_put_u64(j, "id_slot", c->slot);
     json_put_u64(j, "tokens_predicted", c->answer.n_tokens);
     json_put_u64(j, "tokens_evaluated", prompt);
     if (c->job->logprobs && (e->entries > 0 || !c->job->stream))

@@ -45,7 +45,8 @@ struct http_route {
 void http_add_routes(struct http *h, const struct http_route *routes, size_t n, void *context);
 
 /* The request. Texts are valid as long as the exchange. */
-const char *http_path(const struct http_exchange *x);                     /* without the query, %XX decoded */
+const char *http_path(const struct http_exchange *x);  /* without the query, %XX decoded */
+const char *http_query(const struct http_exchange *x); /* as it came, behind the '?'; "": none */
 const char *http_header(const struct http_exchange *x, const char *name); /* in any case; NULL: not there */
 const char *http_body(const struct http_exchange *x, size_t *n); /* a NUL behind the n bytes; never NULL */
 /* Gives the body's memory back before the exchange ends: http_body is "" then. */

@@ -204,6 +204,10 @@ const char *http_path(const struct http_exchange *x) {
     return x->connection->head.path;
 }
 
+const char *http_query(const struct http_exchange *x) {
+    return x->connection->head.query;
+}
+
 const char *http_header(const struct http_exchange *x, const char *name) {
     return http_parse_field(&x->connection->head, name);
 }

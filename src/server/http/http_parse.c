@@ -109,6 +109,7 @@ static bool parse_first(char *line, struct http_head *out, const char **authorit
     if (!origin_form(&target, authority))
         return refuse(r, 400, "the URL has no path");
     char *query = strchr(target, '?');
+    out->query = query != NULL ? query + 1 : "";
     if (query != NULL)
         *query = '\0';
     const bool star = strcmp(target, "*") == 0 && strcmp(out->method, "OPTIONS") == 0;

@@ -21,7 +21,8 @@ struct http_field {
 struct http_head {
     size_t bytes; /* of the head, with the empty line */
     const char *method;
-    const char *path; /* %XX decoded */
+    const char *path;  /* %XX decoded */
+    const char *query; /* as it came; "": none */
     bool http10;
     bool keep_alive;
     bool chunked;

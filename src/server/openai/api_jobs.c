@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "server/openai/api_reply.h"
+#include "server/openai/api_slots.h"
 #include "server/openai/api_vector_jobs.h"
 #include "server/http/edge_pool.h"
 
@@ -496,6 +497,7 @@ static void on_done(struct api_choice *c, const stator_event *ev) {
     forget(c);
     c->done = true;
     c->end = *ev;
+    c->slot = ev->slot;
     if (ev->reason == STATOR_REASON_FAILED) {
         if (ev->status == STATOR_DEVICE)
             server_look_for_fault(job->api->server);
@@ -519,7 +521,8 @@ void api_poll(struct server *s) {
             return;
         struct api_choice *c = find(api, ev.request);
         if (c == NULL) {
-            (void)api_vector_jobs_event(api, &ev);
+            if (!api_vector_jobs_event(api, &ev))
+                (void)api_slots_event(api, &ev);
             continue;
         }
         if (ev.kind == STATOR_EVENT_TOKEN)
@@ -565,6 +568,7 @@ void api_tick(struct server *s, uint64_t now_ns) {
         api_jobs_settle(job);
     }
     api_vector_jobs_tick(s->api, now_ns, longest);
+    api_slots_tick(s->api, now_ns, longest);
 }
 
 void api_cancel_all(struct server *s, const char *why) {
@@ -574,10 +578,11 @@ void api_cancel_all(struct server *s, const char *why) {
         api_jobs_settle(job);
     }
     api_vector_jobs_cancel_all(s->api, why);
+    api_slots_cancel_all(s->api, why);
 }
 
 uint32_t api_jobs(const struct server *s) {
-    uint32_t n = api_vector_jobs_count(s->api);
+    uint32_t n = api_vector_jobs_count(s->api) + api_slots_count(s->api);
     for (const struct api_job_state *job = s->api->first; job != NULL; job = job->next)
         n += job->x != NULL;
     return n;
@@ -593,7 +598,13 @@ bool api_get_job(const struct server *s, uint32_t index, struct api_job *out) {
                                         .stream = job->stream};
                 return true;
             }
-    return api_vector_jobs_get(s->api, index, out);
+    const uint32_t left = index;
+    uint32_t vectors = 0;
+    if (api_vector_jobs_get(s->api, left, out))
+        return true;
+    for (struct api_job job; vectors < left && api_vector_jobs_get(s->api, vectors, &job);)
+        vectors++;
+    return api_slots_get(s->api, left - vectors, out);
 }
 
 void api_jobs_drained(void *context, struct http_exchange *x) {

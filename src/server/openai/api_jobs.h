@@ -83,6 +83,7 @@ struct api_choice {
     uint64_t request;        /* 0: it was never submitted, or its end was polled */
     uint32_t index, prompt;
     uint32_t max_new; /* tokens that it may have */
+    uint32_t slot;    /* whose text it becomes: the one that was asked for, or 0, until it has ended */
     struct api_answer answer;
     bool stopped; /* its text is complete, its request is cancelled */
     bool done;
@@ -139,6 +140,7 @@ struct api_job_state {
 };
 
 struct api_vector_job; /* api_vector_jobs.h */
+struct api_slot_job;   /* api_slots.h */
 
 struct api {
     struct server *server;
@@ -154,6 +156,7 @@ struct api {
     int32_t *ids;     /* room for a prompt: context */
     struct api_job_state *first, *last;
     struct api_vector_job *vector_jobs;
+    struct api_slot_job *slot_jobs;
     const char *rerank; /* a reranker's template of query and document; NULL: there is none */
     size_t rerank_length;
     int32_t yes, no;               /* tokens whose logits are its scores; -1: none */

@@ -1,5 +1,6 @@
 /* /v1/chat/completions and /v1/completions: from a body to requests of the engine. */
 #include "server/openai/api_jobs.h"
+#include "server/openai/api_slots.h"
 #include "server/request/api_pictures.h"
 #include "server/request/api_prompt.h"
 #include "server/openai/api_reply.h"
@@ -67,7 +68,8 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
                         .ignore_eos = r->ignore_eos,
                         .logprobs = r->logprobs,
                         .top_logprobs = r->top_logprobs,
-                        .sampling = r->sampling};
+                        .sampling = r->sampling,
+                        .slot = r->slot <= api->server->info.slots ? r->slot : 0};
     q.n_pictures = r->n_pictures;
     q.loaded = r->loaded;
     uint64_t id = 0;
@@ -82,6 +84,7 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
     stator_status st = stator_submit(api->engine, &q, &id, &e);
     if (st == STATOR_OK) {
         c->max_new = max_new;
+        c->slot = q.slot > 0 ? q.slot - 1 : 0;
         api_jobs_begin(c);
         api_jobs_submitted(c, id);
         api_jobs_put(c, echo->p, echo->n);
@@ -247,6 +250,7 @@ void api_routes_add(struct api *api) {
         {"POST", "/tokenize", api_texts_tokenize, 0},
         {"POST", "/detokenize", api_texts_detokenize, 0},
         {"POST", "/apply-template", api_texts_template, 0},
+        {"POST", "/slots/", api_slots_answer, 0},
     };
     http_add_routes(api->server->http, routes, sizeof routes / sizeof routes[0], api);
 }

@@ -170,6 +170,15 @@ static bool read_ignored(struct api_reader *r, const struct field *f, const json
     return true;
 }
 
+/* -1 and slots that there are not: any. It changes no byte of an answer. */
+static bool read_slot(struct api_reader *r, const struct field *f, const json_t *v) {
+    json_int_t i = 0;
+    (void)f;
+    if (read_whole(v, &i) && i >= 0 && i < INT32_MAX)
+        r->out->slot = (uint32_t)i + 1;
+    return true;
+}
+
 /* It can't be honoured, and a client that sends it does not depend on it: named in X-Stator-Ignored. */
 static bool read_noted(struct api_reader *r, const struct field *f, const json_t *v) {
     (void)v;
@@ -526,7 +535,7 @@ static const struct field fields[] = {
     IGNORED("prompt_cache_retention"),
     IGNORED("cache_prompt"),
     IGNORED("prediction"),
-    IGNORED("id_slot"),
+    {.name = "id_slot", .where = BOTH | API_TEMPLATE, .read = read_slot},
     IGNORED("return_progress"),
     IGNORED("timings_per_token"),
     IGNORED("keep_alive"),

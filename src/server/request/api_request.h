@@ -83,6 +83,7 @@ struct api_request {
     uint32_t top_logprobs;
     bool return_tokens; /* the answer has the ids of its tokens, where its API has a place for them */
     uint32_t n;
+    uint32_t slot;                                         /* 1 + the slot whose text it becomes; 0: any */
     uint32_t max_tokens, max_completion_tokens, n_predict; /* 0: not given; or API_REST */
     stator_sampling sampling;                              /* logit_bias points to bias */
     stator_logit_bias *bias;

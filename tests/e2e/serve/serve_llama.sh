@@ -11,6 +11,13 @@ test_completion() {
     ends
 }
 
+test_slots() {
+    need_python
+    serve memory.context=512 memory.sequences=2 "cache.kv_dir=\"$tmp/kv\""
+    client slots
+    ends
+}
+
 test_infill() {
     need_python
     script 'return ' 'a + b' '+<|fim_prefix|>' '+<|fim_suffix|>' '+<|fim_middle|>' '+<|repo_name|>' '+<|file_sep|>'

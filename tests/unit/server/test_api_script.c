@@ -54,6 +54,13 @@ stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, st
     return STATOR_OK;
 }
 
+stator_status stator_slot_submit(stator *s, const stator_slot *slot, uint64_t *id, stator_error *e) {
+    (void)s;
+    (void)slot;
+    (void)id;
+    return error_set(e, STATOR_USAGE, "a script has no slots");
+}
+
 stator_status stator_poll(stator *s, uint64_t timeout, stator_event *ev, int *have, stator_error *e) {
     (void)s;
     (void)timeout;

@@ -202,6 +202,106 @@ static void by_heads(void **state) {
     }
 }
 
+/* An action, beside what else the engine does; its end. */
+static stator_event act(stator *s, stator_slot_action action, uint32_t slot, const char *name) {
+    const stator_slot a = {.size = sizeof a, .action = action, .slot = slot, .name = name};
+    stator_error e = {0};
+    uint64_t id = 0;
+    if (stator_slot_submit(s, &a, &id, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    for (;;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
+        if (!have || ev.request != id)
+            continue;
+        if (ev.kind != STATOR_EVENT_DONE || ev.reason == STATOR_REASON_FAILED)
+            fail_msg("%s", ev.text);
+        assert_int_equal(ev.slot, slot);
+        return ev;
+    }
+}
+
+/* A text is saved while others are generated, and goes on in engines with other shapes. */
+static void play_slot(const char *model, uint32_t vocab) {
+    const char *first[] = {"memory.context=256",
+                           "memory.batch=64",
+                           "memory.sequences=2",
+                           "cpu.threads=2",
+                           set_folder,
+                           "server.checkpoints=4",
+                           NULL};
+    struct prefix_play_request fresh = {.n_prompt = 150, .max_new = 8, .seed = 5}, r, other;
+    uint64_t random = 21;
+    for (uint32_t i = 0; i < fresh.n_prompt; i++)
+        fresh.prompt[i] = (int32_t)testing_below(&random, vocab);
+    stator *s = harness_start(model, plain);
+    prefix_play_submit(s, &fresh);
+    prefix_play_collect(s, &fresh, 1);
+    stator_close(s);
+    s = harness_start(model, first);
+    r = fresh;
+    prefix_play_submit(s, &r);
+    prefix_play_collect(s, &r, 1);
+    assert_same(&fresh, &r);
+    other = fresh;
+    other.max_new = 90;
+    prefix_play_submit(s, &other);
+    const stator_event saved = act(s, STATOR_SLOT_SAVE, 0, "text");
+    assert_int_equal(saved.n_prompt, 158);
+    assert_true(saved.n_cached >= 96 && saved.n_cached <= 128 && saved.n_bytes > 1000);
+    stator_cancel(s, other.id);
+    stator_close(s);
+    assert_sealed();
+    for (size_t i = 1; i < ENGINES; i++) {
+        const char *const *c = engines[i];
+        const char *sets[] = {c[0],       c[1], c[2], "server.checkpoints=3", c[4], c[5], "cpu.threads=2",
+                              set_folder, NULL};
+        s = harness_start(model, sets);
+        const stator_event restored = act(s, STATOR_SLOT_RESTORE, 0, "text");
+        assert_int_equal(restored.n_cached, saved.n_cached);
+        assert_true(restored.n_bytes > 1000);
+        const stator_event again = act(s, STATOR_SLOT_SAVE, 0, "again");
+        assert_int_equal(again.n_cached, saved.n_cached);
+        r = fresh;
+        prefix_play_submit(s, &r);
+        prefix_play_collect(s, &r, 1);
+        assert_same(&fresh, &r);
+        assert_true(r.n_cached >= 96);
+        const stator_event erased = act(s, STATOR_SLOT_ERASE, 0, NULL);
+        assert_int_equal(erased.n_cached, 158);
+        stator_close(s);
+        assert_sealed();
+    }
+}
+
+static void slot_of_dense(void **state) {
+    (void)state;
+    play_slot("configs/demo.gguf", 2048);
+}
+
+static void slot_of_hybrid(void **state) {
+    char path[GGUF_WRITER_PATH];
+    (void)state;
+    struct hybrid_model m = hybrid_model_usual();
+    struct gguf_writer w = gguf_writer_new();
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    play_slot(gguf_writer_memory_path(&w, path), m.vocab);
+    gguf_writer_free(&w);
+}
+
+static void slot_of_windows(void **state) {
+    char path[GGUF_WRITER_PATH];
+    (void)state;
+    const struct peer_model *m = peer_model_named("lfm2moe-odd");
+    struct gguf_writer w = gguf_writer_new();
+    peer_model_write(&w, m, BLOCK_F32);
+    gguf_writer_finish(&w);
+    play_slot(gguf_writer_memory_path(&w, path), 64);
+    gguf_writer_free(&w);
+}
+
 static void flip(const char *path) {
     FILE *f = fopen(path, "r+b");
     assert_true(f != NULL && fseek(f, 3000, SEEK_SET) == 0);
@@ -355,6 +455,9 @@ int main(void) {
         CASE(budget),
         CASE(hybrid),
         CASE(convolution_and_window),
+        CASE(slot_of_dense),
+        CASE(slot_of_hybrid),
+        CASE(slot_of_windows),
         CASE(window_of_33),
         CASE(window_of_1),
         CASE(window_of_100),
