@@ -497,6 +497,9 @@ typedef struct stator_stats {
     uint64_t kv_wait_ns;    /* that requests waited for files, found or not */
     uint64_t kv_saved_ns; /* what computing kv_tokens would have taken by this run's mean, less kv_wait_ns */
     uint64_t slots_saved, slots_restored; /* actions of stator_slot_submit that have ended well */
+    /* memory.experts = "host": rows of experts (a token's chosen expert in a layer) that the CPU has computed
+     * for GPUs, and the time that took. */
+    uint64_t helped_rows, helped_ns;
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

@@ -290,6 +290,9 @@ test_resume() {
     cmp "$tmp/one" "$tmp/two" || fail "another conversation: $(cat "$tmp/two")"
     said '^prompts +[0-9]+ tokens, of them (32|64|96) there already'
     [ "$(stat -c %a "$tmp/talk.json")" = 600 ] || fail "others may read the conversation"
+    [ "$(stat -c %a "$tmp/kv/talk.json.save")" = 600 ] || fail "its blocks are not pinned: $(ls "$tmp/kv")"
+    expect 0 chat -n 5 --resume "$tmp/.hidden" --set "cache.kv_dir=\"$tmp/kv\"" <<<"$first"
+    said "--resume $tmp/.hidden: cache.kv_dir keeps its blocks no longer than others: the name of a save begins with a dot"
     [ "$(grep -c '"role"' "$tmp/talk.json")" = 5 ] || fail "the file has: $(cat "$tmp/talk.json")"
     expect 0 chat -n 5 --resume "$tmp/talk.json" <<<'/clear'
     [ "$(grep -c '"role"' "$tmp/talk.json")" = 5 ] || fail "/clear alone changes the file"

@@ -290,6 +290,16 @@ static void greet(const struct chat *c) {
             c->info.model_name[0] != '\0' ? c->info.model_name : c->config, c->info.context);
 }
 
+/* The blocks of a conversation that goes on later. Without them it goes on, too. */
+static void keep(const struct chat *c) {
+    stator_error e = {0};
+    if (c->resume == NULL || c->info.slots == 0 || c->turns == 0 ||
+        chat_resume_keep(c->engine, c->answer.done.slot, c->resume, &e) == STATOR_OK)
+        return;
+    fprintf(stderr, "--resume %s: cache.kv_dir keeps its blocks no longer than others: %s\n", c->resume,
+            e.text);
+}
+
 static stator_status chat_with_engine(struct chat *c, stator_error *e) {
     stator_status st = chat_line_open(&c->line, e); /* first: its memory is the audit's "before the engine" */
     if (st == STATOR_OK)
@@ -313,6 +323,7 @@ static stator_status chat_with_engine(struct chat *c, stator_error *e) {
     if (c->terminal)
         greet(c);
     st = converse(c, e);
+    keep(c);
     print_report(c);
     return session_finish(c->engine, stderr, c->report, st, e);
 }
@@ -328,8 +339,10 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
          .kind = OPTIONS_TEXT,
          .target = &c->resume,
          .value = "FILE",
-         .help = "go on with the conversation in this file, and keep it there after every answer; with "
-                 "cache.kv_dir its beginning is read and not computed again"},
+         .help =
+             "go on with the conversation in this file, and keep it there after every answer; with "
+             "cache.kv_dir its beginning is read and not computed again, and saved there under the file's "
+             "name"},
         {.name = "template",
          .kind = OPTIONS_TEXT,
          .target = &c->template_file,

@@ -85,6 +85,20 @@ stator_status chat_resume_read(struct chat_talk *t, const char *path, stator_err
     return st;
 }
 
+stator_status chat_resume_keep(stator *engine, uint32_t slot, const char *path, stator_error *e) {
+    const char *slash = strrchr(path, '/');
+    const stator_slot save = {.size = sizeof save,
+                              .action = STATOR_SLOT_SAVE,
+                              .slot = slot,
+                              .name = slash != NULL ? slash + 1 : path};
+    uint64_t id = 0;
+    stator_status st = stator_slot_submit(engine, &save, &id, e);
+    stator_event ev = {.size = sizeof ev};
+    for (int have = 0; st == STATOR_OK && (have == 0 || ev.request != id);)
+        st = stator_poll(engine, UINT64_MAX, &ev, &have, e);
+    return st == STATOR_OK && ev.reason == STATOR_REASON_FAILED ? error_set(e, ev.status, "%s", ev.text) : st;
+}
+
 static stator_status fail(const char *path, stator_error *e) {
     return error_set(e, STATOR_FAILED, "--resume %s: the conversation can't be written: %s", path,
                      strerror(errno));

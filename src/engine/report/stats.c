@@ -43,6 +43,13 @@ static void add_kv_files(const struct stator *s, stator_stats *all) {
     all->slots_restored = atomic_load(&s->kv_disk.restores);
 }
 
+static void add_helped(const struct stator *s, stator_stats *all) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
+        all->helped_rows += atomic_load(&s->devices[i].helped_rows);
+        all->helped_ns += atomic_load(&s->devices[i].helped_ns);
+    }
+}
+
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) {
     ARGUMENTS_NEED(s);
     ARGUMENTS_SIZED(stats, size);
@@ -71,6 +78,7 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
                         .checkpoints_taken = atomic_load(&s->shown.checkpoints_taken),
                         .checkpoints_resumed = atomic_load(&s->shown.checkpoints_resumed)};
     add_kv_files(s, &all);
+    add_helped(s, &all);
     const struct speculation_shown *guesses = &s->shown.speculation;
     _Static_assert(STATOR_GUESSES == CONFIG_MOST_GUESSES, "a figure for each");
     all.turns = atomic_load(&guesses->turns);

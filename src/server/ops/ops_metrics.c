@@ -110,6 +110,9 @@ static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "checkpoints_resumed_total", "counter", "Times that a request continued from a checkpoint",
             s->checkpoints_resumed);
     put_kv_files(t, s);
+    put_u64(t, "helped_rows_total", "counter",
+            "Rows of experts that the CPU has computed for GPUs (memory.experts)", s->helped_rows);
+    put_seconds(t, "helped_seconds_total", "counter", "Time of that", s->helped_ns);
     put_u64(t, "speculation_turns_total", "counter",
             "Times that a generating request took part in a step, with or without draft tokens", s->turns);
     put(t, "speculation_guessed_total", "counter", "Draft tokens by their place behind the known token");
