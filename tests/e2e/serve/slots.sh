@@ -208,4 +208,52 @@ test_saved_blocks_go_last() {
     stop
 }
 
+# try FILE: sends the request to a server that may be killed meanwhile. False: no whole answer came.
+try() {
+    : >"$tmp/answer"
+    (exec 3<>"/dev/tcp/127.0.0.1/$port" && cat "$1" >&3 && timeout 60 cat <&3 >"$tmp/answer") 2>/dev/null || return 1
+    status=$(head -1 "$tmp/answer" | sed -n 's,^HTTP/1\.1 \([0-9]*\) .*,\1,p')
+    [ -n "$status" ] && [ "$(tail -c 1 "$tmp/answer")" = '}' ]
+}
+# request PATH BODY: into $tmp/request
+request() { printf '%s\r\n%s\r\n%s\r\n%s\r\n\r\n%s' "POST $1 HTTP/1.1" 'Host: localhost' 'Connection: close' "Content-Length: ${#2}" "$2" >"$tmp/request"; }
+text_of() { sed -n 's/.*"text":"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$tmp/answer"; }
+
+# Killed at a random moment, again and again (STATOR_KILLS, 8): no answer is another one, and no save is damaged.
+test_kills_at_random_moments() {
+    local i k n=0 restored=0 kills=${STATOR_KILLS:-8} body=()
+    RANDOM=${STATOR_SEED:-7}
+    serve --set memory.context=256 --set server.prefix_cache=false
+    ready
+    for k in 0 1 2 3; do
+        body[k]="{\"prompt\": [$(count $((10 + 220 * k)) 200)], \"max_tokens\": 12, \"temperature\": 0, \"ignore_eos\": true, \"id_slot\": 0}"
+        request /v1/completions "${body[k]}"
+        try "$tmp/request" || fail "no answer"
+        text_of >"$tmp/fresh.$k"
+    done
+    stop
+    for ((i = 0; i < kills; i++)); do
+        start --set memory.sequences=$((1 + RANDOM % 2)) --set memory.batch=$((40 + RANDOM % 200)) --set cpu.threads=$((1 + RANDOM % 2)) --set cache.kv_bytes=$((1 + RANDOM % 2))MiB
+        (sleep 0.$(printf %03d $((RANDOM % 400))) && kill -9 $pid) &
+        while :; do
+            k=$((RANDOM % 4))
+            request '/slots/0?action=restore' "{\"filename\": \"text $k\"}"
+            try "$tmp/request" || break
+            [ "$status" = 200 ] || grep -q 'nothing is saved as' "$tmp/answer" || fail "kill $i: $(tail -1 "$tmp/answer")"
+            [ "$status" != 200 ] || restored=$((restored + $(field n_restored)))
+            request /v1/completions "${body[k]}"
+            try "$tmp/request" || break
+            [ "$status" = 200 ] || fail "kill $i: $(tail -1 "$tmp/answer")"
+            text_of | cmp - "$tmp/fresh.$k" || fail "kill $i: another answer to prompt $k"
+            n=$((n + 1))
+            request '/slots/0?action=save' "{\"filename\": \"text $k\"}"
+            try "$tmp/request" || break
+            [ "$status" = 200 ] || fail "kill $i: $(tail -1 "$tmp/answer")"
+        done
+        wait
+    done
+    [ $n -ge $kills ] && [ $restored -gt $((32 * kills)) ] || fail "only $n answers, $restored tokens restored in $kills kills"
+    echo "# $kills kills, $n answers, $restored tokens restored"
+}
+
 run_tests
