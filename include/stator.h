@@ -344,6 +344,9 @@ typedef struct stator_vision {
     int32_t marker;    /* the token that stands for a picture */
     uint64_t encoded;  /* pictures so far, and the time that the tower took for them */
     uint64_t encode_ns;
+    /* What stands for a picture in a prompt's text, special tokens all: the marker, and what this model has
+     * around it. */
+    char text[64];
 } stator_vision;
 /* With model.vision after stator_prepare. */
 stator_status stator_get_vision(const stator *s, stator_vision *vision, stator_error *e);

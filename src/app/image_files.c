@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MOST = 64 << 20, MARKER_MOST = 64 };
+enum { FILE_MOST = 64 << 20 };
 
 stator_status image_files_read(const struct options_list *paths, struct image_files *f, stator_error *e) {
     for (size_t i = 0; i < paths->n; i++) {
@@ -45,8 +45,6 @@ stator_status image_files_print(const stator *s, const struct options_list *path
 char *image_files_mark(const stator *s, const struct image_files *f, const char *text, size_t length,
                        size_t *marked_length, stator_error *e) {
     stator_vision vision = {.size = sizeof vision};
-    char marker[MARKER_MOST];
-    size_t n = 0;
     if (stator_get_vision(s, &vision, e) != STATOR_OK)
         return NULL;
     if (vision.pictures == 0) {
@@ -54,15 +52,14 @@ char *image_files_mark(const stator *s, const struct image_files *f, const char 
                   "--image: model.vision names no vision tower: set it to the model's mmproj file");
         return NULL;
     }
-    if (stator_token_bytes(s, vision.marker, marker, sizeof marker, &n, e) != STATOR_OK)
-        return NULL;
-    char *all = n <= sizeof marker ? malloc(f->n * n + length + 1) : NULL;
+    const size_t n = strlen(vision.text);
+    char *all = malloc(f->n * n + length + 1);
     if (all == NULL) {
         error_set(e, STATOR_FAILED, "no memory for the prompt");
         return NULL;
     }
     for (size_t i = 0; i < f->n; i++)
-        memcpy(all + i * n, marker, n);
+        memcpy(all + i * n, vision.text, n);
     memcpy(all + f->n * n, text, length);
     *marked_length = f->n * n + length;
     all[*marked_length] = '\0';

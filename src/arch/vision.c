@@ -10,9 +10,20 @@
 #include <string.h>
 
 #define MOST_HEAD 512
+#define HEAD_STEP 32 /* of attention's kernels */
 
-static const struct gguf_tensor *global(const struct parts *p, enum tower_part part) {
-    return p->s->tower->global[part].weight;
+static const struct tower_tensor *global(const struct parts *p, enum tower_part part) {
+    return &p->s->tower->global[part];
+}
+
+static bool is_qwen(const struct parts *p) {
+    return p->s->tower->projector == TOWER_QWEN3VL;
+}
+
+/* A head as the tensors have it; attention's kernels work on head_dim_k, which is more where that is no
+ * multiple of 32. */
+static uint32_t head_of(const struct tower *t) {
+    return t->width / t->heads;
 }
 
 static void begin(struct parts *p, struct graph *g, const struct shape *s) {
@@ -31,19 +42,45 @@ static void begin(struct parts *p, struct graph *g, const struct shape *s) {
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
 }
 
-/* The patches' pixels become rows, and those are normed. */
+/* in normed to out: by an RMS norm, or, where the tensor has a bias, a layer norm. */
+static struct graph_op *add_norm(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
+                                 const struct tower_tensor *t) {
+    struct graph_op *op = graph_add_op(p->g, GRAPH_NORM, layer, in, out);
+    op->norm = parts_norm_of(p->s, p->g->values[out].width);
+    op->norm.centred = t->bias != NULL;
+    graph_op_weight(p->g, op, t->weight, t->bias, 0);
+    return op;
+}
+
+static struct graph_op *multiply(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
+                                 const struct tower_tensor *t) {
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, layer, in, out);
+    graph_op_weight(p->g, op, t->weight, t->bias, 0);
+    return op;
+}
+
+/* The patches' pixels become rows: pixtral's are normed, qwen3vl's get what their places have. */
 static void add_patches(struct parts *p) {
     struct graph *g = p->g;
-    const struct gguf_tensor *matrix = &p->s->tower->patch_matrix;
+    const struct tower *t = p->s->tower;
+    const uint32_t batch = g->want.batch;
+    const struct tower_tensor matrix = {&t->patch_matrix, global(p, TOWER_PATCH)->bias};
+    const struct tower_tensor next = {&t->patch_next_matrix, NULL};
     g->pictures =
-        graph_add_value(g, "pixels", GRAPH_EXCHANGE, g->want.batch, (uint32_t)matrix->ne[0], GRAPH_F32);
-    const uint32_t rows =
-        graph_add_value(g, "patches", GRAPH_SCRATCH, g->want.batch, p->s->n_embd, GRAPH_F32);
-    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, g->pictures, rows);
-    graph_op_weight(g, op, matrix, NULL, 0);
-    op = graph_add_op(g, GRAPH_NORM, GRAPH_NONE, rows, p->x);
-    op->norm = parts_norm_of(p->s, p->s->n_embd);
-    graph_op_weight(g, op, global(p, TOWER_PRE_NORM), NULL, 0);
+        graph_add_value(g, "pixels", GRAPH_EXCHANGE, batch, (uint32_t)matrix.weight->ne[0], GRAPH_F32);
+    if (t->global[TOWER_PRE_NORM].weight != NULL) {
+        const uint32_t rows = graph_add_value(g, "patches", GRAPH_SCRATCH, batch, t->width, GRAPH_F32);
+        multiply(p, GRAPH_NONE, g->pictures, rows, &matrix);
+        add_norm(p, GRAPH_NONE, rows, p->x, global(p, TOWER_PRE_NORM));
+        return;
+    }
+    multiply(p, GRAPH_NONE, g->pictures, p->x, &matrix);
+    if (next.weight->ne[0] > 0)
+        multiply(p, GRAPH_NONE, g->pictures, p->x, &next)->epilogue = GRAPH_RESIDUAL;
+    g->blends = graph_add_value(g, "places", GRAPH_EXCHANGE, batch, sizeof(struct step_blend) / sizeof(float),
+                                GRAPH_F32);
+    graph_op_weight(g, graph_add_op(g, GRAPH_BLEND, GRAPH_NONE, g->blends, p->x),
+                    global(p, TOWER_POSITIONS)->weight, NULL, 0);
 }
 
 static void use_cache(struct parts *p, struct graph_op *op, uint32_t layer) {
@@ -53,27 +90,55 @@ static void use_cache(struct parts *p, struct graph_op *op, uint32_t layer) {
         graph_op_cache_of(p->g, op, p->kv, 0);
 }
 
+static uint32_t add_spread(struct parts *p, uint32_t layer, const char *name, uint32_t in, uint32_t from,
+                           uint32_t to, uint32_t forms) {
+    const uint32_t heads = p->g->values[in].width / from;
+    const uint32_t out = parts_value(p, layer, name, heads * to, forms);
+    graph_add_op(p->g, GRAPH_SPREAD, layer, in, out)->spread = (struct graph_spread){from, to};
+    return out;
+}
+
+/* Heads of q, then of k, then of v, as attention's kernels take them. */
+static uint32_t add_heads(struct parts *p, uint32_t i) {
+    const struct tower *t = p->s->tower;
+    const struct tower_tensor *l = t->layer[i];
+    const struct tower_tensor *own = &l[TOWER_QKV], *q = &l[TOWER_Q], *k = &l[TOWER_K], *v = &l[TOWER_V];
+    const bool fused = own->weight != NULL;
+    const uint32_t forms = fused ? graph_form_for(own->weight) : parts_forms(q->weight, k->weight, v->weight);
+    const uint32_t normed = parts_value(p, i, "norm_1", t->width, forms);
+    add_norm(p, i, p->x, normed, &l[TOWER_NORM_1]);
+    const uint32_t qkv = parts_value(p, i, "qkv", 3 * t->width, GRAPH_F32);
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
+    if (fused) {
+        graph_op_weight(p->g, op, own->weight, own->bias, 0);
+    } else {
+        graph_op_weight(p->g, op, q->weight, q->bias, 0);
+        graph_op_weight(p->g, op, k->weight, k->bias, t->width);
+        graph_op_weight(p->g, op, v->weight, v->bias, 2 * t->width);
+    }
+    return head_of(t) == p->s->head_dim_k
+               ? qkv
+               : add_spread(p, i, "wide_heads", qkv, head_of(t), p->s->head_dim_k, GRAPH_F32);
+}
+
 static void add_attention(struct parts *p, uint32_t i) {
     const struct shape *s = p->s;
-    const struct tower_tensor *l = s->tower->layer[i];
-    const struct gguf_tensor *q = l[TOWER_Q].weight, *k = l[TOWER_K].weight, *v = l[TOWER_V].weight;
-    const uint32_t normed = parts_norm(p, i, "norm_1", l[TOWER_NORM_1].weight, parts_forms(q, k, v));
-    const uint32_t qkv = parts_value(p, i, "qkv", 3 * s->n_embd, GRAPH_F32);
-    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
-    graph_op_weight(p->g, op, q, NULL, 0);
-    graph_op_weight(p->g, op, k, NULL, s->n_embd);
-    graph_op_weight(p->g, op, v, NULL, 2 * s->n_embd);
-    op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
+    const struct tower *t = s->tower;
+    const struct tower_tensor *to = &t->layer[i][TOWER_ATTENTION_OUT];
+    const uint32_t form = GRAPH_F32 | graph_form_for(to->weight);
+    const bool spread = head_of(t) != s->head_dim_k;
+    const uint32_t qkv = add_heads(p, i);
+    struct graph_op *op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
     op->rope = (struct graph_rope){.heads = s->n_heads,
                                    .kv_heads = s->n_kv_heads,
                                    .dim_k = s->head_dim_k,
                                    .dim_v = s->head_dim_v,
                                    .n_rot = s->n_rot,
+                                   .neox = s->rope_neox,
                                    .angles = p->angles,
                                    .angles_q = GRAPH_NONE};
     use_cache(p, op, i);
-    const struct gguf_tensor *to = l[TOWER_ATTENTION_OUT].weight;
-    const uint32_t heads = parts_value(p, i, "heads", s->n_embd, GRAPH_F32 | graph_form_for(to));
+    uint32_t heads = parts_value(p, i, "heads", s->n_heads * s->head_dim_v, spread ? GRAPH_F32 : form);
     op = graph_add_op(p->g, GRAPH_ATTENTION, i, qkv, heads);
     op->attention = (struct graph_attention){.heads = s->n_heads,
                                              .kv_heads = s->n_kv_heads,
@@ -83,88 +148,151 @@ static void add_attention(struct parts *p, uint32_t i) {
                                              .both = true,
                                              .arrivals = GRAPH_NONE};
     use_cache(p, op, i);
-    parts_add_product(p, i, heads, p->x, to, NULL);
+    if (spread)
+        heads = add_spread(p, i, "narrow_heads", heads, s->head_dim_v, head_of(t), form);
+    parts_add_product(p, i, heads, p->x, to->weight, to->bias);
 }
 
 static void add_feed_forward(struct parts *p, uint32_t i) {
-    const struct tower_tensor *l = p->s->tower->layer[i];
-    const struct gguf_tensor *gate = l[TOWER_FF_GATE].weight, *up = l[TOWER_FF_UP].weight;
-    const struct gguf_tensor *down = l[TOWER_FF_DOWN].weight;
-    const uint32_t normed = parts_norm(p, i, "norm_2", l[TOWER_NORM_2].weight, parts_forms(gate, up, NULL));
-    const uint32_t h = parts_value(p, i, "ff", p->s->tower->ff, GRAPH_F32 | graph_form_for(down));
-    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, h);
-    op->epilogue = GRAPH_SWIGLU;
-    graph_op_weight(p->g, op, gate, NULL, 0);
-    graph_op_weight(p->g, op, up, NULL, 0);
-    parts_add_product(p, i, h, p->x, down, NULL);
+    const struct tower *t = p->s->tower;
+    const struct tower_tensor *l = t->layer[i];
+    const struct tower_tensor *gate = &l[TOWER_FF_GATE], *up = &l[TOWER_FF_UP], *down = &l[TOWER_FF_DOWN];
+    const struct tower_tensor *first = gate->weight != NULL ? gate : up;
+    const uint32_t normed =
+        parts_value(p, i, "norm_2", t->width, parts_forms(first->weight, up->weight, NULL));
+    add_norm(p, i, p->x, normed, &l[TOWER_NORM_2]);
+    const uint32_t h = parts_value(p, i, "ff", t->ff, GRAPH_F32 | graph_form_for(down->weight));
+    struct graph_op *op = multiply(p, i, normed, h, first);
+    op->epilogue = first == up ? GRAPH_GELU_ONE : GRAPH_SWIGLU;
+    if (first != up)
+        graph_op_weight(p->g, op, up->weight, up->bias, 0);
+    parts_add_product(p, i, h, p->x, down->weight, down->bias);
 }
 
-static uint32_t add_rows(struct parts *p, const char *name, uint32_t width, uint32_t forms) {
-    return graph_add_value(p->g, name, GRAPH_SCRATCH, p->g->want.logits_rows, width, forms);
+/* A value of rows that become tokens. */
+static uint32_t add_rows(struct parts *p, uint32_t layer, const char *name, uint32_t width, uint32_t forms) {
+    char text[32];
+    if (layer == GRAPH_NONE)
+        snprintf(text, sizeof text, "%s", name);
+    else
+        snprintf(text, sizeof text, "blk.%u.%s", layer, name);
+    return graph_add_value(p->g, text, GRAPH_SCRATCH, p->g->want.logits_rows, width, forms);
 }
 
-static void multiply(struct parts *p, uint32_t in, uint32_t out, enum tower_part part) {
-    const struct tower_tensor *t = &p->s->tower->global[part];
-    graph_op_weight(p->g, graph_add_op(p->g, GRAPH_MATMUL, GRAPH_NONE, in, out), t->weight, t->bias, 0);
+/* down x gelu(up x in), with their biases, to the columns of the result from `column` on. */
+static void add_two_products(struct parts *p, uint32_t layer, uint32_t in, const struct tower_tensor *up,
+                             const struct tower_tensor *down, uint32_t column) {
+    const uint32_t width = (uint32_t)up->weight->ne[1];
+    const uint32_t hidden = add_rows(p, layer, "hidden", width, GRAPH_F32);
+    const uint32_t gelu = add_rows(p, layer, "gelu", width, graph_form_for(down->weight));
+    multiply(p, layer, in, hidden, up)->wanted = true;
+    graph_add_op(p->g, GRAPH_GELU, layer, hidden, gelu)->wanted = true;
+    struct graph_op *op = multiply(p, layer, gelu, p->g->logits, down);
+    op->wanted = true;
+    op->column[0] = column;
 }
 
-/* What becomes a token, and the projector. */
-static void add_projector(struct parts *p) {
+/* The result: a row of the text's width for each token, and behind it one of each deepstack. */
+static void add_result(struct parts *p) {
+    struct graph *g = p->g;
+    g->logits = graph_add_value(g, "embeddings", GRAPH_EXCHANGE, g->want.logits_rows,
+                                tower_row_width(p->s->tower), GRAPH_F32);
+    graph_value_halves(g, g->logits, g->want.result_halves);
+}
+
+static uint32_t add_squares(struct parts *p, uint32_t layer, uint32_t in, uint32_t forms, bool woven) {
+    const struct tower *t = p->s->tower;
+    const uint32_t merged = t->merge * t->merge;
+    const uint32_t squares = add_rows(p, layer, "squares", merged * t->width, forms);
+    graph_add_op(p->g, GRAPH_MERGE, layer, in, squares)->merge =
+        (struct graph_merge){.rows = merged, .woven = woven};
+    return squares;
+}
+
+/* What a layer with deepstack gives to the text's layer of that number. */
+static void add_deepstack(struct parts *p, uint32_t i, uint32_t number) {
+    const struct tower *t = p->s->tower;
+    const struct tower_tensor *l = t->layer[i];
+    const struct tower_tensor *up = &l[TOWER_DEEP_UP];
+    const uint32_t squares = add_squares(p, i, p->x, GRAPH_F32, false);
+    const uint32_t normed =
+        add_rows(p, i, "squares_norm", p->g->values[squares].width, graph_form_for(up->weight));
+    add_norm(p, i, squares, normed, &l[TOWER_DEEP_NORM])->wanted = true;
+    add_two_products(p, i, normed, up, &l[TOWER_DEEP_DOWN], (1 + number) * t->text_width);
+}
+
+/* A tower's rows through the projector. */
+static void add_qwen_projector(struct parts *p) {
+    const struct tower_tensor *up = global(p, TOWER_UP);
+    const uint32_t normed =
+        graph_add_value(p->g, "post_norm", GRAPH_SCRATCH, p->g->want.batch, p->s->tower->width, GRAPH_F32);
+    add_norm(p, GRAPH_NONE, p->x, normed, global(p, TOWER_POST_NORM));
+    p->g->tail = p->g->n_ops;
+    const uint32_t squares = add_squares(p, GRAPH_NONE, normed, graph_form_for(up->weight), false);
+    add_two_products(p, GRAPH_NONE, squares, up, global(p, TOWER_DOWN), 0);
+}
+
+static void add_pixtral_projector(struct parts *p) {
     struct graph *g = p->g;
     const struct tower *t = p->s->tower;
-    const struct gguf_tensor *first = global(p, t->merge > 1 ? TOWER_MERGER : TOWER_INTO_TEXT);
-    const uint32_t merged = t->merge * t->merge;
+    const struct tower_tensor *into = global(p, TOWER_INTO_TEXT);
+    const struct tower_tensor *first = t->merge > 1 ? global(p, TOWER_MERGER) : into;
     uint32_t from = p->x;
     if (t->merge > 1) {
         from = graph_add_value(g, "merger_norm", GRAPH_SCRATCH, g->want.batch, t->width, GRAPH_F32);
-        struct graph_op *op = graph_add_op(g, GRAPH_NORM, GRAPH_NONE, p->x, from);
-        op->norm = parts_norm_of(p->s, t->width);
-        graph_op_weight(g, op, global(p, TOWER_MERGER_NORM), NULL, 0);
+        add_norm(p, GRAPH_NONE, p->x, from, global(p, TOWER_MERGER_NORM));
     }
     g->tail = g->n_ops;
-    uint32_t squares = add_rows(p, "squares", merged * t->width, graph_form_for(first));
-    graph_add_op(g, GRAPH_MERGE, GRAPH_NONE, from, squares)->merged = merged;
+    uint32_t squares = add_squares(p, GRAPH_NONE, from, graph_form_for(first->weight), true);
     if (t->merge > 1) {
-        const uint32_t tokens = add_rows(p, "tokens", t->width, GRAPH_F32);
-        const uint32_t form = graph_form_for(global(p, TOWER_INTO_TEXT));
-        multiply(p, squares, tokens, TOWER_MERGER);
-        squares = form == GRAPH_F32 ? tokens : add_rows(p, "tokens_int8", t->width, form);
+        const uint32_t tokens = add_rows(p, GRAPH_NONE, "tokens", t->width, GRAPH_F32);
+        const uint32_t form = graph_form_for(into->weight);
+        multiply(p, GRAPH_NONE, squares, tokens, first);
+        squares = form == GRAPH_F32 ? tokens : add_rows(p, GRAPH_NONE, "tokens_int8", t->width, form);
         if (squares != tokens)
             graph_add_op(g, GRAPH_FORMS, GRAPH_NONE, tokens, squares);
     }
-    const uint32_t hidden = add_rows(p, "hidden", t->text_width, GRAPH_F32);
-    const uint32_t gelu = add_rows(p, "gelu", t->text_width, graph_form_for(global(p, TOWER_IN_TEXT)));
-    multiply(p, squares, hidden, TOWER_INTO_TEXT);
-    graph_add_op(g, GRAPH_GELU, GRAPH_NONE, hidden, gelu);
-    g->logits =
-        graph_add_value(g, "embeddings", GRAPH_EXCHANGE, g->want.logits_rows, t->text_width, GRAPH_F32);
-    graph_value_halves(g, g->logits, g->want.result_halves);
-    multiply(p, gelu, g->logits, TOWER_IN_TEXT);
+    add_two_products(p, GRAPH_NONE, squares, into, global(p, TOWER_IN_TEXT), 0);
 }
 
 static void build(struct graph *g, const struct shape *s) {
     struct parts p;
+    uint32_t deep = 0;
     begin(&p, g, s);
+    add_result(&p);
     add_patches(&p);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         add_attention(&p, i);
         add_feed_forward(&p, i);
+        if (s->tower->layer[i][TOWER_DEEP_NORM].weight != NULL)
+            add_deepstack(&p, i, deep++);
     }
-    add_projector(&p);
+    if (is_qwen(&p))
+        add_qwen_projector(&p);
+    else
+        add_pixtral_projector(&p);
 }
 
-static const struct arch vision = {.name = "clip", .build = build, .layer = {.ops = 9}};
+/* A layer with deepstack, and as many more as what stands outside layers needs beside its own room. */
+static const struct arch vision = {
+    .name = "clip", .build = build, .layer = {.ops = 18, .values = 13, .weights = 21}};
+
+bool vision_computes(enum tower_projector p) {
+    return p == TOWER_PIXTRAL || p == TOWER_QWEN3VL;
+}
 
 static stator_status check_sizes(const struct gguf *g, const struct tower *t, stator_error *e) {
-    const uint32_t head = t->width / t->heads;
-    if (head % 32 != 0 || head > MOST_HEAD)
+    if (head_of(t) > MOST_HEAD)
         return gguf_error(g, e,
                           "clip.vision.embedding_length %" PRIu32 " over %" PRIu32
-                          " heads: heads must have a multiple of 32 values, at most %d",
+                          " heads: heads may have %d values at most",
                           t->width, t->heads, MOST_HEAD);
-    if (block_info(t->patch_matrix.type)->values > 1)
-        return gguf_error(g, e, "tensor 'v.patch_embd.weight' has the type %s, expected F32, F16 or BF16",
-                          block_info(t->patch_matrix.type)->name);
+    const struct gguf_tensor *const patches[] = {&t->patch_matrix, &t->patch_next_matrix};
+    for (size_t i = 0; i < 2 && patches[i]->ne[0] > 0; i++)
+        if (block_info(patches[i]->type)->values > 1)
+            return gguf_error(g, e, "tensor '%.*s' has the type %s, expected F32, F16 or BF16",
+                              (int)patches[i]->name.length, patches[i]->name.data,
+                              block_info(patches[i]->type)->name);
     return STATOR_OK;
 }
 
@@ -177,12 +305,12 @@ stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct towe
     stator_status st = tower_read(g, t, e);
     if (st != STATOR_OK)
         return st;
-    if (t->projector != TOWER_PIXTRAL)
+    if (!vision_computes(t->projector))
         return error_set(e, STATOR_USAGE,
                          "%s: towers of the projector %s are read (`stator inspect`), but not computed yet; "
-                         "so far those of %s are",
+                         "so far those of %s and %s are",
                          gguf_path(g, 0), tower_projector_name(t->projector),
-                         tower_projector_name(TOWER_PIXTRAL));
+                         tower_projector_name(TOWER_QWEN3VL), tower_projector_name(TOWER_PIXTRAL));
     st = check_sizes(g, t, e);
     if (st != STATOR_OK)
         return st;
@@ -195,11 +323,13 @@ stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct towe
     s->n_embd = t->width;
     s->n_ff = (uint32_t)ARITH_MAX(ARITH_MAX((uint64_t)t->ff, t->patch_matrix.ne[0]), merged);
     s->n_heads = s->n_kv_heads = t->heads;
-    s->head_dim_k = s->head_dim_v = s->n_rot = t->width / t->heads;
+    s->n_rot = head_of(t);
+    s->head_dim_k = s->head_dim_v = (uint32_t)arith_round_up(s->n_rot, HEAD_STEP);
+    s->rope_neox = t->projector == TOWER_QWEN3VL;
     s->rope_base = 10000;
     s->norm_eps = t->eps;
-    s->attention_scale = 1.0f / sqrtf((float)s->head_dim_k);
-    s->vocab = t->text_width;
+    s->attention_scale = 1.0f / sqrtf((float)s->n_rot);
+    s->vocab = tower_row_width(t);
     s->context_trained = (uint32_t)tower_most_patches(t, max_pixels);
     s->tensor_bytes = t->tensor_bytes;
     return shape_read_name(g, s, e);

@@ -4,14 +4,19 @@
  * that become tokens (row by row of squares, and inside a square row by row). graph.pictures holds their
  * pixels
  * ((x - mean) / spread; colour, row, column), the step's angles those of each patch's place, and graph.logits
- * has a row of the text's width for each token. Layers use one cache in turn. Only pixtral has a graph so
- * far.
- */
+ * has a row of the text's width for each token. Layers use one cache in turn.
+ *
+ * qwen3vl_merger: graph.blends says what a patch takes of the table of positions, norms are layer norms, and
+ * behind a token's row are those of the deepstacks. Its pairs of RoPE are as neox has them. Heads whose size
+ * is no multiple of 32 get zeros behind them for attention, and lose them again. gemma3 has no graph yet. */
 #ifndef STATOR_ARCH_VISION_H
 #define STATOR_ARCH_VISION_H
 
 #include "graph/graph.h"
 #include "model/tower.h"
+
+/* Whether there is a graph for it. */
+bool vision_computes(enum tower_projector p);
 
 /* Fills *t and *s of an open file; s->tower is t. max_pixels bounds a picture (tower_most_patches).
  * STATOR_BAD_MODEL: as tower_read, or sizes that we can't compute with. STATOR_USAGE: a projector without a

@@ -251,7 +251,8 @@ static void add_factor(struct graph *g, struct graph_op *op, uint32_t i, const s
  * with trailing dimensions of 1. Rows that are multiplied with or looked up are a matrix even if there is
  * only one. */
 static bool is_matrix(enum graph_kind kind, const struct gguf_tensor *t) {
-    return graph_kind_info(kind)->multiplies || kind == GRAPH_EMBED || t->ne[1] > 1 || t->ne[2] > 1;
+    return graph_kind_info(kind)->multiplies || kind == GRAPH_EMBED || kind == GRAPH_BLEND || t->ne[1] > 1 ||
+           t->ne[2] > 1;
 }
 
 void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
@@ -278,7 +279,8 @@ static bool same_angles(const struct graph_angles *a, const struct graph_angles 
     return a->n_rot == b->n_rot && a->base == b->base && a->scale == b->scale &&
            a->magnitude == b->magnitude && a->growth == b->growth && x->share == y->share &&
            x->low == y->low && x->width == y->width && a->divisors == b->divisors &&
-           a->divisors_long == b->divisors_long && a->original == b->original;
+           a->divisors_long == b->divisors_long && a->original == b->original &&
+           memcmp(a->sections, b->sections, sizeof a->sections) == 0;
 }
 
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a) {
@@ -354,7 +356,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->pictures = g->landing = g->outgoing = g->zone = GRAPH_NONE;
+    g->logits = g->picks = g->pictures = g->blends = g->landing = g->outgoing = g->zone = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
     g->width = s->n_embd;
     g->nextn = g->nextn_end = g->guess = 0;

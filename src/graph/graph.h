@@ -22,7 +22,8 @@ enum graph_kind {
     GRAPH_EMBED, /* out = rows of weight[0] by token id, scaled. The row of a token GRAPH_PICTURE is that of
                     `work`, as it is */
     GRAPH_NORM, /* out = rms_norm(in) * weight[0]; RESIDUAL: out += the normed row; an optional weight[1] then
-                 scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart */
+                 scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart.
+                 norm.centred: a layer norm, out = rms_norm(in - its mean) * weight[0] + bias[0] */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
     GRAPH_MATMUL, /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
     GRAPH_HEADS, /* for each head h: out[:, column[0] + h * heads.out_stride ..] = columns h * heads.in_stride
@@ -60,8 +61,14 @@ enum graph_kind {
     GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
     GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
-    GRAPH_MERGE,  /* for the rows whose logits the step wants: row r of out has op.merged rows of `in`, from
-                     row r * op.merged on, column by column: their columns 0, then their columns 1, .. */
+    GRAPH_MERGE, /* for the rows whose logits the step wants: row r of out has merge.rows rows of `in`, from
+                    row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
+                    columns 0, then their columns 1, .. */
+    GRAPH_BLEND, /* out += four rows of weight[0], each times a factor, in their order: struct step_blend of
+                    each token in `in` */
+    GRAPH_FEATURES, /* out += columns op.features .. of `in`, in the rows of tokens GRAPH_PICTURE */
+    GRAPH_SPREAD, /* out = heads of `in`, of spread.from columns each, in spread.to columns each: cut off, or
+                     with zeros behind them */
     GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all logits are finite */
     GRAPH_LAND,   /* out = the slot's half of the landing zone `in` */
     GRAPH_SEND,   /* the slot's half of `out` = in; it then goes to the next device's landing zone */
@@ -81,7 +88,8 @@ enum graph_epilogue {
                        remainder of row r */
     GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up, each with its bias */
     GRAPH_GEGLU,    /* the same with gelu */
-    GRAPH_RELU2     /* weight[0] alone: out = the square of the larger of sum + bias and +0 */
+    GRAPH_RELU2,    /* weight[0] alone: out = the square of the larger of sum + bias and +0 */
+    GRAPH_GELU_ONE  /* weight[0] alone, not of EXPERTS: out = num_gelu(sum + bias) */
     /* EXPERTS has five of them. SWIGLU, GEGLU, RELU2: `in` has a row per token, `out` a row per chosen
      * expert. RESIDUAL: `in` has a row per chosen expert; out += the sum of a token's rows times their
      * weights (+ shared), in ascending order of experts. STORE: out = that sum. */
@@ -153,6 +161,7 @@ struct graph_norm {
     float eps;
     float inv_width; /* 1 / number of values that are normed together: kernels do not divide */
     uint32_t parts;  /* NORM: parts of a row that are normed separately, with the same weights; 0 means 1 */
+    bool centred;    /* NORM: a layer norm, with a bias */
 };
 
 /* Rows of `in`: heads of q, then of k, dim_k wide each, then of v, dim_v wide. */
@@ -172,6 +181,15 @@ struct graph_rope {
      * by norm_k with weight[0]; the n_rot behind them are rotated, and those of q come from the ends of the
      * heads in `work`; what is left of both is set to 0. The cache has K alone. */
     uint32_t latent;
+};
+
+/* Parameters of MERGE and SPREAD. */
+struct graph_merge {
+    uint32_t rows;
+    bool woven;
+};
+struct graph_spread {
+    uint32_t from, to;
 };
 
 /* Parameters of HEADS. */
@@ -293,8 +311,10 @@ struct graph_op {
         float scale;              /* EMBED: of the rows */
         float cap;                /* SOFTCAP */
         uint32_t kept;            /* KEEP: rows of a sequence in out */
-        uint32_t merged;          /* MERGE */
-        struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR, CENTER (inv_width) */
+        struct graph_merge merge;
+        uint32_t features; /* FEATURES: column */
+        struct graph_spread spread;
+        struct graph_norm norm; /* NORM, GATHER_NORM, PAIR, CENTER (inv_width) */
         struct graph_heads heads;
         struct graph_rope rope;
         struct graph_attention attention;
@@ -304,8 +324,10 @@ struct graph_op {
         struct graph_experts experts;
         struct graph_exchanged exchanged;
     };
-    uint32_t layer;       /* GRAPH_NONE outside layers */
-    uint32_t cache;       /* of graph.caches, or GRAPH_NONE */
+    uint32_t layer; /* GRAPH_NONE outside layers */
+    bool wanted;    /* works on the rows whose logits the step wants, though it stands before the tail; every
+                       step of such a graph wants some */
+    uint32_t cache; /* of graph.caches, or GRAPH_NONE */
     uint32_t cache_layer; /* the layer's number among the cache's layers */
     uint32_t in;          /* value, or GRAPH_NONE */
     uint32_t out;
@@ -371,8 +393,9 @@ struct graph_want {
     bool lands;
     /* int8 values with enough rows are stored as tiles (act_tiles.h), for the CPU's kernels. */
     bool tiled;
-    /* Tokens may be GRAPH_PICTURE: EMBED has a value graph.pictures for their rows. */
-    bool pictures;
+    /* Not 0: tokens may be GRAPH_PICTURE. EMBED has a value graph.pictures for their rows, which are so many
+     * times as wide as the residual stream: behind the embedding is what the first layers add. */
+    uint32_t pictures;
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
      * afterwards. */
     bool experts_apart;
@@ -392,7 +415,8 @@ struct graph_angles {
     const struct gguf_tensor
         *divisors_long; /* replace divisors where memory.context is above `original`; or NULL */
     uint32_t original;
-    uint32_t first; /* float of a token's row in the step descriptor */
+    uint32_t sections[3]; /* shape.rope_sections */
+    uint32_t first;       /* float of a token's row in the step descriptor */
 };
 
 #define GRAPH_MAX_ANGLES 2
@@ -409,9 +433,11 @@ struct graph {
     uint32_t logits;   /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
     uint32_t picks;    /* value: [logits_rows] of struct step_pick (argmax), exchange; width 2, f32-sized;
                           GRAPH_NONE without a tail */
-    uint32_t pictures; /* value: f32 [batch][n_embd], exchange, a half per slot: rows that the host writes for
-                          tokens GRAPH_PICTURE. A vision tower: the pixels of its patches. GRAPH_NONE without
-                          pictures */
+    uint32_t pictures; /* value: f32 [batch][n_embd x want.pictures], exchange, a half per slot: rows that the
+                          host writes for tokens GRAPH_PICTURE. A vision tower: the pixels of its patches.
+                          GRAPH_NONE without pictures */
+    uint32_t blends;   /* value: struct step_blend [batch], exchange: what the patches of a vision tower take
+                          of the table of positions; GRAPH_NONE without one */
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing; /* the same, for the next device; GRAPH_NONE on the last */

@@ -32,6 +32,12 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_SOFTCAP] = {.name = "softcap", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_GELU] = {.name = "gelu", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MERGE] = {.name = "merge", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
+    [GRAPH_BLEND] = {.name = "blend",
+                     .reads = GRAPH_IN | GRAPH_OUT,
+                     .writes = GRAPH_OUT,
+                     .use = GRAPH_LOOKUP},
+    [GRAPH_FEATURES] = {.name = "picture's features", .reads = GRAPH_IN | GRAPH_OUT, .writes = GRAPH_OUT},
+    [GRAPH_SPREAD] = {.name = "spread", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},
@@ -54,7 +60,8 @@ bool graph_op_opens_experts(const struct graph_op *op) {
 }
 
 bool graph_op_gated(const struct graph_op *op) {
-    return (graph_op_activated(op) || graph_op_opens_experts(op)) && op->epilogue != GRAPH_RELU2;
+    return (graph_op_activated(op) || graph_op_opens_experts(op)) && op->epilogue != GRAPH_RELU2 &&
+           op->epilogue != GRAPH_GELU_ONE;
 }
 
 const char *graph_op_name(const struct graph_op *op) {
@@ -68,7 +75,8 @@ const char *graph_op_name(const struct graph_op *op) {
     if (graph_op_activated(op))
         return op->epilogue == GRAPH_SWIGLU  ? "matmul swiglu"
                : op->epilogue == GRAPH_GEGLU ? "matmul geglu"
-                                             : "matmul relu2";
+               : op->epilogue == GRAPH_RELU2 ? "matmul relu2"
+                                             : "matmul gelu";
     return graph_kind_info(op->kind)->name;
 }
 

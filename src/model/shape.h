@@ -213,6 +213,12 @@ struct shape {
     uint32_t head_dim_v;
     uint32_t n_rot; /* dimensions that RoPE rotates, even, <= head_dim_k */
     bool rope_neox; /* pairs are (j, j + n_rot/2); else (2j, 2j + 1) */
+    /* Pairs that turn by a token's place in time, by its row and by its column, which are one number in text;
+     * all 0: there is one kind of place. They are interleaved: pair j turns by the row if j % 3 is 1 and j <
+     * 3 rope_sections[1], by the column if j % 3 is 2 and j < 3 rope_sections[2], and else by the time. */
+    uint32_t rope_sections[3];
+    uint32_t
+        deepstacks; /* first layers that add what a vision tower's deepstacks give (n_deepstack_layers) */
     float rope_base;
     float rope_scale; /* angle = position / rope_scale * ...; 1 = none */
     struct shape_yarn rope_yarn;
@@ -289,6 +295,11 @@ struct shape {
 stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e);
 /* n_rot, base and scaling; the latter needs context_trained. */
 stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_error *e);
+/* ARCH.rope.dimension_sections and ARCH.n_deepstack_layers, which may be missing, after those and n_layers.
+ */
+stator_status shape_read_sections(const struct gguf *g, struct shape *s, stator_error *e);
+/* STATOR_BAD_MODEL: the sections don't divide the rotated pairs, or there are none. Text alone needs none. */
+stator_status shape_check_sections(const struct gguf *g, const struct shape *s, stator_error *e);
 /* The window, after those: a width of 0 is an error, or says that there is none; of `pattern` layers the last
  * one has none, if the file does not say otherwise; 0: all layers have the window. */
 stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero_is_none, uint32_t pattern,

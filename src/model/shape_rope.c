@@ -11,6 +11,7 @@
 #define LEAST_FACTOR   1e-3f
 #define MOST_FACTOR    1e6f
 #define MOST           1e30f
+#define MOST_SECTION   4096 /* pairs */
 
 struct reader {
     const struct gguf *g;
@@ -176,4 +177,57 @@ stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_erro
     if (r.st == STATOR_OK)
         read_scaling(&r, s);
     return r.st;
+}
+
+/* Whether interleaving gives each section as many pairs as it says. */
+static bool sections_fit(const struct shape *s) {
+    const uint32_t pairs = s->n_rot / 2;
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < 3; k++) {
+        const uint32_t n = s->rope_sections[k];
+        sum += n;
+        if (n > pairs || (k > 0 && n > 0 && 3 * (n - 1) + k >= pairs))
+            return false;
+    }
+    return sum == pairs;
+}
+
+stator_status shape_read_sections(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct reader r = {g, s, e, STATOR_OK};
+    char key[96];
+    struct gguf_value v;
+    stator_status st = shape_read_u32_or(g, s, "n_deepstack_layers", 0, s->n_layers, 0, &s->deepstacks, e);
+    key_of(&r, "dimension_sections", key);
+    if (st != STATOR_OK || !gguf_find(g, key, NULL))
+        return st;
+    st = gguf_read_array(g, key, GGUF_I32, &v, e);
+    if (st != STATOR_OK)
+        return st;
+    if (v.count < 3 || v.count > 4)
+        return gguf_error(g, e, "key '%s' has %" PRIu64 " values, expected 3 or 4", key, v.count);
+    for (uint64_t i = 0; i < v.count; i++) {
+        const int64_t n = gguf_item_i64(&v, i);
+        if (n < 0 || n > MOST_SECTION)
+            return gguf_error(g, e, "key '%s': value %" PRIu64 " is %" PRId64 ", expected 0 to %d", key, i, n,
+                              MOST_SECTION);
+        if (i < 3)
+            s->rope_sections[i] = (uint32_t)n;
+    }
+    return STATOR_OK;
+}
+
+stator_status shape_check_sections(const struct gguf *g, const struct shape *s, stator_error *e) {
+    const uint32_t *n = s->rope_sections;
+    if (n[0] + n[1] + n[2] == 0)
+        return gguf_error(g, e,
+                          "there is no key '%s.rope.dimension_sections': only tokens of qwen3vl, qwen3vlmoe, "
+                          "qwen35 and qwen35moe have places in time, rows and columns",
+                          s->arch_name);
+    if (!sections_fit(s))
+        return gguf_error(
+            g, e,
+            "key '%s.rope.dimension_sections' is %u, %u, %u: interleaved they don't divide the %u "
+            "pairs of rope.dimension_count %u",
+            s->arch_name, n[0], n[1], n[2], s->n_rot / 2, s->n_rot);
+    return STATOR_OK;
 }

@@ -309,12 +309,13 @@ static stator_status check_activation(const struct gguf *g, const struct tower *
 }
 
 /* The patches' tensor as the matrix that it is: a row per output, a column per colour, row and column. */
-static void see_patch_matrix(struct tower *t) {
-    t->patch_matrix = *t->global[TOWER_PATCH].weight;
-    t->patch_matrix.n_dims = 2;
-    t->patch_matrix.ne[0] = 3 * (uint64_t)t->patch * t->patch;
-    t->patch_matrix.ne[1] = t->width;
-    t->patch_matrix.ne[2] = t->patch_matrix.ne[3] = 1;
+static struct gguf_tensor patch_matrix(const struct tower *t, enum tower_part part) {
+    struct gguf_tensor m = *t->global[part].weight;
+    m.n_dims = 2;
+    m.ne[0] = 3 * (uint64_t)t->patch * t->patch;
+    m.ne[1] = t->width;
+    m.ne[2] = m.ne[3] = 1;
+    return m;
 }
 
 /* deep[i]: layer i has deepstack. Only qwen3vl knows the key. */
@@ -357,7 +358,9 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
     for (uint32_t i = 0; i < t->layers && s == STATOR_OK; i++)
         s = place_layer(g, t, i, deep[i], e);
     if (s == STATOR_OK)
-        see_patch_matrix(t);
+        t->patch_matrix = patch_matrix(t, TOWER_PATCH);
+    if (s == STATOR_OK && t->projector == TOWER_QWEN3VL)
+        t->patch_next_matrix = patch_matrix(t, TOWER_PATCH_NEXT);
     return s == STATOR_OK ? refuse_others(g, t, e) : s;
 }
 

@@ -81,12 +81,18 @@ struct tower {
     uint64_t min_pixels, max_pixels; /* of a picture after resizing, qwen3vl */
     uint32_t tensors;
     uint64_t tensor_bytes;
-    struct gguf_tensor patch_matrix; /* TOWER_PATCH as 3 patch^2 columns (colour, row, column) x width rows */
+    /* TOWER_PATCH and TOWER_PATCH_NEXT as 3 patch^2 columns (colour, row, column) x width rows */
+    struct gguf_tensor patch_matrix, patch_next_matrix;
     struct tower_tensor global[TOWER_GLOBALS];
     struct tower_tensor layer[TOWER_MAX_LAYERS][TOWER_LAYER_PARTS];
 };
 
 const char *tower_projector_name(enum tower_projector p); /* as clip.projector_type has it */
+
+/* Values that a token of the text model gets: those of its embedding, then those of each deepstack. */
+static inline uint32_t tower_row_width(const struct tower *t) {
+    return t->text_width * (1 + t->deepstacks);
+}
 
 /* Whether the file says that it is one: general.architecture is "clip". */
 bool tower_is(const struct gguf *g);

@@ -79,10 +79,37 @@ static void size_pictures(struct planning *s) {
     p->n = (uint32_t)s->config.vision.pictures;
     p->rows = (uint32_t)(patches / ((uint64_t)t->merge * t->merge));
     p->each = arith_round_up(
-        ARITH_MAX(patches * 3 * t->patch * t->patch, (uint64_t)p->rows * t->text_width * sizeof(float)),
+        ARITH_MAX(patches * 3 * t->patch * t->patch, (uint64_t)p->rows * tower_row_width(t) * sizeof(float)),
         CARVE_ALIGN);
     p->decode_bytes = arith_round_up(s->config.vision.decode, CARVE_ALIGN);
     p->bytes = pages_rounded(arith_must_add(arith_must_mul(p->n, p->each), p->decode_bytes));
+}
+
+/* What a text model must be to go with the tower. */
+static stator_status check_text(const struct planning *s, const struct tower *t, const struct shape *text,
+                                stator_error *e) {
+    if (text->n_embd != t->text_width)
+        return error_set(e, STATOR_USAGE,
+                         "model.vision: the tower of %s is for a text model of width %u, this one has %u",
+                         s->config.model.vision, t->text_width, text->n_embd);
+    if (text->layer_embd > 0)
+        return error_set(
+            e, STATOR_USAGE,
+            "model.vision: each layer of %s models has embeddings of its own, with which pictures "
+            "don't go together yet",
+            text->arch_name);
+    if (t->deepstacks != text->deepstacks)
+        return error_set(e, STATOR_USAGE,
+                         "model.vision: the tower of %s has %u layers with deepstack "
+                         "(clip.vision.is_deepstack_layers), the text model adds those of %u "
+                         "(%s.n_deepstack_layers): take the mmproj file of this model",
+                         s->config.model.vision, t->deepstacks, text->deepstacks, text->arch_name);
+    if (t->projector != TOWER_QWEN3VL)
+        return STATOR_OK;
+    stator_status st = shape_check_sections(s->gguf, text, e);
+    if (st != STATOR_OK)
+        error_prefix(e, "model.vision: the projector %s", tower_projector_name(t->projector));
+    return st;
 }
 
 /* The file of model.vision. What of the model or its devices can't go with it is refused. */
@@ -102,15 +129,8 @@ static stator_status read_tower(struct planning *s, stator_error *e) {
     st = vision_read(d->gguf, s->config.vision.max_pixels, &read->tower, &read->shape, e);
     if (st == STATOR_OK)
         st = arch_read(s->gguf, &read->text, e);
-    if (st == STATOR_OK && read->text.n_embd != read->tower.text_width)
-        st = error_set(e, STATOR_USAGE,
-                       "model.vision: the tower of %s is for a text model of width %u, this one has %u",
-                       s->config.model.vision, read->tower.text_width, read->text.n_embd);
-    if (st == STATOR_OK && read->text.layer_embd > 0)
-        st = error_set(e, STATOR_USAGE,
-                       "model.vision: each layer of %s models has embeddings of its own, with which pictures "
-                       "don't go together yet",
-                       read->text.arch_name);
+    if (st == STATOR_OK)
+        st = check_text(s, &read->tower, &read->text, e);
     if (st == STATOR_OK && (s->config.devices.tensor || s->config.cluster.n > 0))
         st = error_set(e, STATOR_USAGE,
                        "model.vision: pictures go neither with devices.split = \"tensor\" nor with "

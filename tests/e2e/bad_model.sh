@@ -108,7 +108,9 @@ test_towers() {
     printed '^  patches of 2x2 pixels, 2x2 patches are a token, 1 deepstack layers$'
     printed "^  $image: JPEG of 33x17 pixels, seen as 360x184: 4140 tokens$"
     printed '^  tests/fuzz/corpus_picture_png/rgb.png: PNG of 13x7 '
-    printed '^runs in stator: no: vision towers are read, but not computed yet$'
+    printed '^runs in stator: no: it is a vision tower, which model.vision names beside the path of its text model$'
+    expect 0 "$stator" inspect $corpus/good_tower_gemma3.gguf
+    printed '^runs in stator: no: vision towers of this projector are read, but not computed yet$'
     expect 0 "$stator" inspect $corpus/good_tower_gemma3.gguf --image $image --json
     printed '"projector": "gemma3"'
     printed '"tokens": 4'

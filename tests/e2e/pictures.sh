@@ -99,6 +99,48 @@ test_chat() {
         'send=abc\r' 'expect=prompt [1-9],' 'expect=> ' 'send=\x04' 'expect=turns +2\r'
 }
 
+# The same with qwen3vl_merger: three kinds of positions, deepstack, another marker.
+qwen_config() {
+    "${BUILD:-$(dirname "$stator")}/tests/test_pictures_qwen" "$tmp/text.gguf" "$tmp/tower.gguf" || fail "no models"
+    printf '%s\n' "model = { path = \"$tmp/text.gguf\"; vision = \"$tmp/tower.gguf\"; };" \
+        'devices = { use = "cpu"; };' 'memory = { staging = "1MiB"; sequences = 2; };' 'vision = { decode = "4MiB"; };' \
+        "chat = { template = \"$tmp/template\"; };" >"$tmp/box.cfg"
+    printf '%s' '{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}' >"$tmp/template"
+}
+
+test_qwen() {
+    qwen_config
+    expect 0 "$stator" plan "$tmp/box.cfg" --image $png --image $other
+    printed "^$png: 30x18 pixels, seen as 30x18: 15 tokens of the prompt$"
+    printed "^$other: 33x17 pixels, seen as 36x18: 18 tokens of the prompt$"
+    printed 'vision/cpu:0'
+    expect 0 "$stator" plan "$tmp/box.cfg" --image $other --set vision.max_pixels=300
+    printed "^$other: 33x17 pixels, seen as 24x12: 8 tokens of the prompt$"
+    expect 2 "$stator" plan "$tmp/box.cfg" --set devices.use=cpu:0,cpu:1 --set devices.split=1,2
+    said 'the first 2 layers add features of pictures and must be on one device'
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p abc -n 4 --temp 0 --ignore-eos --json
+    printed '"prompt_tokens":2[0-9],'
+    grep -o '"ids":[^]]*' "$tmp/out" >"$tmp/first"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p '<|vision_start|><|image_pad|><|vision_end|>abc' -n 4 --temp 0 --ignore-eos --json \
+        --set cpu.threads=1 --set memory.batch=8
+    grep -o '"ids":[^]]*' "$tmp/out" | cmp -s - "$tmp/first" || fail "another batch, another answer"
+    expect 2 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'a<|image_pad|>b' -n 2
+    said 'the prompt has 1 places for pictures .<|image_pad|>., the request 2 pictures'
+    expect 2 "$stator" plan "$tmp/box.cfg" --set model.path=tests/data/pictures/model.gguf
+    said 'has 2 layers with deepstack'
+    expect 0 "$stator" chat "$tmp/box.cfg" --temp 0 -n 3 <<<"/image $png"$'\nabc\nb'
+    said 'seen as 30x18: 15 tokens of the prompt; it goes with the next message$'
+    said '^turns +2$'
+    serve_config=$tmp/box.cfg
+    serve
+    ready
+    local body="{\"max_tokens\": 2, \"ignore_eos\": true, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,$(data $png)\"}}, {\"type\": \"text\", \"text\": \"abc\"}]}]}"
+    raw 'POST %s HTTP/1.1\r\nHost: localhost:%s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' /v1/chat/completions $port ${#body} "$body"
+    answered 200 '"prompt_tokens": ?2[0-9]'
+    kill $pid
+    wait $pid || fail "it ended with $?"
+}
+
 data() {
     base64 -w0 "$1"
 }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "arch/arch.h"
+#include "arch/vision.h"
 #include "model/tower.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-const char *const fuzz_kinds[] = {"file", "dense model", "experts", "tower", NULL};
+const char *const fuzz_kinds[] = {"file",  "dense model",    "experts", "sections",
+                                  "tower", "computed tower", NULL};
 
 /* Touches the whole value through the public reads; returns a sum so that nothing is left out. */
 static uint64_t walk_value(const struct gguf_value *v, size_t size) {
@@ -62,6 +64,10 @@ static void walk(const struct gguf *g, size_t size) {
     }
     CHECK(sum != UINT64_MAX); /* used, so that no read is left out */
     if (arch_read(g, &shape, &e) == STATOR_OK) {
+        if (shape_check_sections(g, &shape, &e) == STATOR_OK)
+            fuzz_accepted("sections");
+        else
+            CHECK(e.code == STATOR_BAD_MODEL && strstr(e.text, "rope.dimension_sections") != NULL);
         const struct shape_layer *last = &shape.layers[shape.n_layers - 1];
         const bool experts = shape_has_experts(&shape, shape.n_layers - 1);
         CHECK(shape.tensor_bytes <= size && shape.n_layers >= 1);
@@ -87,6 +93,14 @@ static void walk_tower(const struct gguf *g, size_t size) {
     CHECK(tower_size_of(&tower, 640, 480, TOWER_PIXELS, &seen, &e) == STATOR_OK);
     CHECK(seen.across >= 1 && seen.down >= 1 && seen.across * tower.patch * tower.merge == seen.width);
     fuzz_accepted("tower");
+    static struct shape shape;
+    const stator_status st = vision_read(g, TOWER_PIXELS, &tower, &shape, &e);
+    CHECK(st == STATOR_OK || st == STATOR_BAD_MODEL || st == STATOR_USAGE);
+    if (st == STATOR_OK) {
+        CHECK(vision_computes(tower.projector) && shape.head_dim_k % 32 == 0);
+        CHECK(shape.n_rot <= shape.head_dim_k && shape.vocab == tower_row_width(&tower));
+        fuzz_accepted("computed tower");
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,5 +1,5 @@
-/* A small text model whose vocabulary has the tokens of pixtral's pictures, and a tower that goes with it,
- * for tests. */
+/* Small text models whose vocabularies have the tokens of pictures, and towers that go with them, for tests.
+ */
 #ifndef STATOR_TESTS_PICTURES_MODEL_H
 #define STATOR_TESTS_PICTURES_MODEL_H
 
@@ -9,25 +9,32 @@
 
 enum { PICTURES_MODEL_WIDTH = 48 };
 
+/* A vocabulary of bytes, a few words and these three special tokens; the id of the first. */
+static inline int32_t pictures_model_vocab(struct tiny_vocab *v, const char *const special[3]) {
+    static const char *const words[] = {"▁", "a", "b", "c", "▁a", "ab"};
+    memset(v, 0, sizeof *v);
+    tiny_vocab_add(v, "<unk>", 2, 0);
+    tiny_vocab_add(v, "<s>", 3, 0);
+    tiny_vocab_add(v, "</s>", 3, 0);
+    for (unsigned b = 0; b < 256; b++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        tiny_vocab_add(v, name, 6, 0);
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        tiny_vocab_add(v, words[i], 1, -1.0f - (float)i);
+    const int32_t marker = tiny_vocab_add(v, special[0], 3, 0);
+    tiny_vocab_add(v, special[1], 3, 0);
+    tiny_vocab_add(v, special[2], 3, 0);
+    return marker;
+}
+
 /* Everything; call gguf_writer_finish afterwards. Returns the id of [IMG]; [IMG_BREAK] and [IMG_END] follow.
  */
 static inline int32_t pictures_model_text(struct gguf_writer *w) {
     static struct tiny_vocab v; /* large */
-    static const char *const words[] = {"▁", "a", "b", "c", "▁a", "ab"};
-    memset(&v, 0, sizeof v);
-    tiny_vocab_add(&v, "<unk>", 2, 0);
-    tiny_vocab_add(&v, "<s>", 3, 0);
-    tiny_vocab_add(&v, "</s>", 3, 0);
-    for (unsigned b = 0; b < 256; b++) {
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", b);
-        tiny_vocab_add(&v, name, 6, 0);
-    }
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        tiny_vocab_add(&v, words[i], 1, -1.0f - (float)i);
-    const int32_t marker = tiny_vocab_add(&v, "[IMG]", 3, 0);
-    tiny_vocab_add(&v, "[IMG_BREAK]", 3, 0);
-    tiny_vocab_add(&v, "[IMG_END]", 3, 0);
+    const int32_t marker =
+        pictures_model_vocab(&v, (const char *const[3]){"[IMG]", "[IMG_BREAK]", "[IMG_END]"});
     struct tiny_model m = tiny_model_of("llama");
     m.n_embd = PICTURES_MODEL_WIDTH;
     m.n_ff = 40;
@@ -49,6 +56,70 @@ static inline struct tower_model_pixtral pictures_model_tower(uint32_t type) {
                                         .image_size = 40,
                                         .type = type,
                                         .biased = true};
+}
+
+enum { PICTURES_MODEL_DEEP = 2 }; /* layers of the qwen3vl model that add features of pictures */
+
+/* A text model of the architecture qwen3vl with random weights of the type F32. Everything; call
+ * gguf_writer_finish afterwards. Returns the id of <|image_pad|>; the tokens around it follow. */
+static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t random) {
+    static struct tiny_vocab v; /* large */
+    enum { LAYERS = 3, WIDTH = PICTURES_MODEL_WIDTH, FF = 40, HEADS = 3, HEAD = 32 };
+    static const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } rows[] = {{"attn_norm", WIDTH, 0},
+                {"attn_q", WIDTH, HEADS * HEAD},
+                {"attn_k", WIDTH, HEAD},
+                {"attn_v", WIDTH, HEAD},
+                {"attn_q_norm", HEAD, 0},
+                {"attn_k_norm", HEAD, 0},
+                {"attn_output", HEADS * HEAD, WIDTH},
+                {"ffn_norm", WIDTH, 0},
+                {"ffn_gate", WIDTH, FF},
+                {"ffn_up", WIDTH, FF},
+                {"ffn_down", FF, WIDTH}};
+    const int32_t marker = pictures_model_vocab(
+        &v, (const char *const[3]){"<|image_pad|>", "<|vision_start|>", "<|vision_end|>"});
+    const struct tiny_model keys = {.arch = "qwen3vl",
+                                    .n_layers = LAYERS,
+                                    .n_embd = WIDTH,
+                                    .n_ff = FF,
+                                    .n_heads = HEADS,
+                                    .n_kv_heads = 1,
+                                    .head_dim = HEAD,
+                                    .vocab = v.n};
+    tiny_model_keys(w, &keys);
+    gguf_writer_array(w, "qwen3vl.rope.dimension_sections", GGUF_I32, 4, (int32_t[]){6, 5, 5, 0}, 16);
+    gguf_writer_u32(w, "qwen3vl.n_deepstack_layers", PICTURES_MODEL_DEEP);
+    tower_model_random(w, &random, "token_embd.weight", BLOCK_F32, 2, (uint64_t[]){WIDTH, v.n}, 0, 1);
+    tower_model_random(w, &random, "output_norm.weight", BLOCK_F32, 1, (uint64_t[]){WIDTH}, 1, 0.25f);
+    for (uint32_t i = 0; i < LAYERS; i++)
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            char name[96];
+            const bool norm = rows[k].rows == 0;
+            snprintf(name, sizeof name, "blk.%u.%s.weight", i, rows[k].name);
+            tower_model_random(w, &random, name, BLOCK_F32, norm ? 1 : 2,
+                               (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
+        }
+    tiny_vocab_write(&v, w, "llama");
+    return marker;
+}
+
+/* Heads of 36, so that they need room, a square of 4 x 4 positions, deepstack in layers 0 and 2 of 3. */
+static inline struct tower_model_qwen pictures_model_qwen_tower(uint32_t type) {
+    return (struct tower_model_qwen){.width = 72,
+                                     .ff = 40,
+                                     .layers = 3,
+                                     .heads = 2,
+                                     .text = PICTURES_MODEL_WIDTH,
+                                     .patch = 3,
+                                     .merge = 2,
+                                     .image_size = 12,
+                                     .min_pixels = 36,
+                                     .max_pixels = 4096,
+                                     .deep = 1 | 4,
+                                     .type = type};
 }
 
 #endif

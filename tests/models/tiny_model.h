@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct tiny_model {
-    const char *arch; /* "llama", "qwen2", "qwen3" */
+    const char *arch; /* "llama", "qwen2", "qwen3", "qwen3vl" */
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab;
     uint32_t type; /* of the matrices: BLOCK_F32 or BLOCK_F16 for random values, others are zeros */
     int untied;
@@ -77,7 +77,7 @@ static inline void tiny_model_keys(struct gguf_writer *w, const struct tiny_mode
 
 static inline void tiny_model_layer(struct gguf_writer *w, struct tiny_model *m, uint32_t layer) {
     uint64_t q = (uint64_t)m->n_heads * m->head_dim, kv = (uint64_t)m->n_kv_heads * m->head_dim;
-    int biases = strcmp(m->arch, "qwen2") == 0, norms = strcmp(m->arch, "qwen3") == 0;
+    int biases = strcmp(m->arch, "qwen2") == 0, norms = strncmp(m->arch, "qwen3", 5) == 0;
     const struct {
         const char *name;
         uint64_t cols, rows;

@@ -93,6 +93,87 @@ static inline void tower_model_write(struct gguf_writer *w, const char *projecto
     tower_model_pair(w, "v.deepstack.1.", "fc2", TOWER_MODEL_MERGED, TOWER_MODEL_TEXT);
 }
 
+/* A qwen3vl_merger tower with random weights, F32 or another type of matrices. */
+struct tower_model_qwen {
+    uint32_t width, ff, layers, heads, text, patch, merge, image_size;
+    uint32_t min_pixels, max_pixels;
+    uint32_t deep; /* bit i: layer i has deepstack */
+    uint32_t type;
+};
+
+static inline void tower_model_random(struct gguf_writer *w, uint64_t *random, const char *name,
+                                      uint32_t type, uint32_t n_dims, const uint64_t *ne, float middle,
+                                      float spread);
+
+/* A matrix (rows 0: a norm) and its bias. */
+static inline void tower_model_random_pair(struct gguf_writer *w, uint64_t *random, const char *prefix,
+                                           const char *name, uint32_t type, uint64_t cols, uint64_t rows) {
+    char full[96];
+    const uint64_t ne[2] = {cols, rows}, bias = rows != 0 ? rows : cols;
+    snprintf(full, sizeof full, "%s%s.weight", prefix, name);
+    tower_model_random(w, random, full, rows != 0 ? type : (uint32_t)BLOCK_F32, rows != 0 ? 2 : 1, ne,
+                       rows != 0 ? 0 : 1, 0.25f);
+    snprintf(full, sizeof full, "%s%s.bias", prefix, name);
+    tower_model_random(w, random, full, BLOCK_F32, 1, &bias, 0, 0.25f);
+}
+
+static inline void tower_model_qwen_layer(struct gguf_writer *w, const struct tower_model_qwen *m,
+                                          uint64_t *random, uint32_t i) {
+    const uint64_t W = m->width, F = m->ff, M = W * m->merge * m->merge;
+    const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } rows[] = {{"ln1", W, 0}, {"attn_qkv", W, 3 * W}, {"attn_out", W, W},
+                {"ln2", W, 0}, {"ffn_up", W, F},       {"ffn_down", F, W}},
+      deep[] = {{"norm", M, 0}, {"fc1", M, M}, {"fc2", M, m->text}};
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "v.blk.%u.", i);
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        tower_model_random_pair(w, random, prefix, rows[k].name, m->type, rows[k].cols, rows[k].rows);
+    snprintf(prefix, sizeof prefix, "v.deepstack.%u.", i);
+    for (size_t k = 0; k < 3 && (m->deep >> i & 1) != 0; k++)
+        tower_model_random_pair(w, random, prefix, deep[k].name, m->type, deep[k].cols, deep[k].rows);
+}
+
+/* Everything; call gguf_writer_finish afterwards. */
+static inline void tower_model_write_qwen(struct gguf_writer *w, const struct tower_model_qwen *m,
+                                          uint64_t random) {
+    const struct {
+        const char *name;
+        uint32_t v;
+    } numbers[] = {{"embedding_length", m->width},      {"feed_forward_length", m->ff},
+                   {"block_count", m->layers},          {"attention.head_count", m->heads},
+                   {"projection_dim", m->text},         {"patch_size", m->patch},
+                   {"image_size", m->image_size},       {"spatial_merge_size", m->merge},
+                   {"image_min_pixels", m->min_pixels}, {"image_max_pixels", m->max_pixels}};
+    const float mean[3] = {0.5f, 0.25f, 0.375f}, spread[3] = {0.25f, 0.5f, 0.375f};
+    const uint64_t W = m->width, P = m->patch, M = W * m->merge * m->merge, side = m->image_size / P;
+    const uint64_t patch[4] = {P, P, 3, W}, places[2] = {W, side * side};
+    uint8_t deep[32];
+    gguf_writer_text(w, "general.architecture", "clip");
+    gguf_writer_text(w, "clip.projector_type", "qwen3vl_merger");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "clip.vision.%s", numbers[i].name);
+        gguf_writer_u32(w, key, numbers[i].v);
+    }
+    for (uint32_t i = 0; i < m->layers && i < 32; i++)
+        deep[i] = m->deep >> i & 1;
+    gguf_writer_array(w, "clip.vision.is_deepstack_layers", GGUF_BOOL, m->layers, deep, m->layers);
+    gguf_writer_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    gguf_writer_array(w, "clip.vision.image_mean", GGUF_F32, 3, mean, sizeof mean);
+    gguf_writer_array(w, "clip.vision.image_std", GGUF_F32, 3, spread, sizeof spread);
+    tower_model_random(w, &random, "v.patch_embd.weight", m->type, 4, patch, 0, 0.125f);
+    tower_model_random(w, &random, "v.patch_embd.weight.1", m->type, 4, patch, 0, 0.125f);
+    tower_model_random(w, &random, "v.patch_embd.bias", BLOCK_F32, 1, &W, 0, 0.25f);
+    tower_model_random(w, &random, "v.position_embd.weight", m->type, 2, places, 0, 1);
+    for (uint32_t i = 0; i < m->layers; i++)
+        tower_model_qwen_layer(w, m, &random, i);
+    tower_model_random_pair(w, &random, "v.", "post_ln", m->type, W, 0);
+    tower_model_random_pair(w, &random, "mm.", "0", m->type, M, M);
+    tower_model_random_pair(w, &random, "mm.", "2", m->type, M, m->text);
+}
+
 /* A pixtral tower with random weights, F32 or another type of matrices. */
 struct tower_model_pixtral {
     uint32_t width, ff, layers, heads, text, patch, merge, image_size;

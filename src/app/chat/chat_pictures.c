@@ -18,13 +18,9 @@ stator_status chat_pictures_open(struct chat_pictures *p, const stator *engine, 
     stator_status st = stator_get_vision(engine, &vision, e);
     if (st != STATOR_OK || vision.pictures == 0)
         return st;
-    st = stator_token_bytes(engine, vision.marker, p->marker, sizeof p->marker, &p->marker_length, e);
-    if (st != STATOR_OK)
-        return st;
-    if (p->marker_length > sizeof p->marker)
-        return error_set(e, STATOR_USAGE,
-                         "the model's marker of pictures has %zu bytes, at most %zu are taken",
-                         p->marker_length, sizeof p->marker);
+    _Static_assert(sizeof p->marker == sizeof vision.text, "one text");
+    memcpy(p->marker, vision.text, sizeof vision.text);
+    p->marker_length = strlen(p->marker);
     const uint64_t files = vision.pictures * CHAT_PICTURES_EACH;
     const uint64_t items = vision.pictures * sizeof *p->items, are = vision.pictures * sizeof *p->are;
     st = pages_map(files + items + are, "the conversation's pictures", &p->memory, e);

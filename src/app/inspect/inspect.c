@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "formats/block.h"
 #include "arch/arch.h"
+#include "arch/vision.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -339,7 +340,7 @@ static stator_status inspect(struct report *r, struct shape *s, bool as_json, st
     return s->arch_unknown || gguf_tensors(r->gguf) == 0 ? STATOR_OK : st;
 }
 
-/* The same for an mmproj file, whose tower is read but not computed yet. */
+/* The same for an mmproj file, which is no model of its own. */
 static stator_status inspect_tower(struct report *r, struct shape *s, const struct options_list *images,
                                    bool as_json, stator_error *e) {
     struct tower *t = malloc(sizeof *t);
@@ -348,8 +349,11 @@ static stator_status inspect_tower(struct report *r, struct shape *s, const stru
         st = inspect_pictures(t, images, r->pictures, e);
     memset(s, 0, sizeof *s);
     r->shape = s;
-    r->why_not = st != STATOR_OK ? e->text : "vision towers are read, but not computed yet";
+    r->why_not = e->text;
     if (st == STATOR_OK) {
+        r->why_not = vision_computes(t->projector)
+                         ? "it is a vision tower, which model.vision names beside the path of its text model"
+                         : "vision towers of this projector are read, but not computed yet";
         r->tower = t;
         r->n_pictures = images->n;
     }

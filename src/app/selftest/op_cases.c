@@ -117,6 +117,23 @@ static void build_added_norm(struct op_graph *b) {
     graph_op_weight(&b->graph, op, add_vector(b, 1, 0.75f, 0.1f), NULL, 0);
 }
 
+static void build_layer_norm(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_NORM, in, add_output(b, b->sizes->in));
+    op->norm = norm_of(b->sizes->in);
+    op->norm.centred = true;
+    const struct gguf_tensor *weight = add_vector(b, b->sizes->in, 1, 0.25f);
+    graph_op_weight(&b->graph, op, weight, add_vector(b, b->sizes->in, 0, 1), 0);
+}
+
+/* Heads of `dim` values in `out` each. */
+static void build_spread(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t in = add_input(b, z->heads * z->dim, GRAPH_F32);
+    add_op(b, GRAPH_SPREAD, in, add_output(b, z->heads * z->out))->spread =
+        (struct graph_spread){.from = z->dim, .to = z->out};
+}
+
 static void build_center(struct op_graph *b) {
     const uint32_t v = add_filled_output(b, b->sizes->in);
     add_op(b, GRAPH_CENTER, v, v)->norm = norm_of(b->sizes->in);
@@ -139,7 +156,8 @@ static void build_merge(struct op_graph *b) {
     fill_value(b, in);
     begin_tail(b);
     const uint32_t out = add_output(b, b->sizes->in * b->sizes->used);
-    add_op(b, GRAPH_MERGE, in, out)->merged = b->sizes->used;
+    add_op(b, GRAPH_MERGE, in, out)->merge =
+        (struct graph_merge){.rows = b->sizes->used, .woven = b->sizes->woven};
 }
 
 /* The output matrix with the norm before it. */
@@ -184,12 +202,20 @@ static void add_gated(struct op_graph *b, enum graph_epilogue epilogue) {
 }
 
 /* One matrix. */
-static void build_relu2(struct op_graph *b) {
+static void add_ungated(struct op_graph *b, enum graph_epilogue epilogue) {
     const struct gguf_tensor *up = add_matrix(b, b->sizes->in, b->sizes->out);
     const uint32_t in = add_input(b, b->sizes->in, graph_form_for(up));
     struct graph_op *op = add_op(b, GRAPH_MATMUL, in, add_output(b, b->sizes->out));
-    op->epilogue = GRAPH_RELU2;
+    op->epilogue = epilogue;
     graph_op_weight(&b->graph, op, up, add_vector(b, b->sizes->out, 0, 1), 0);
+}
+
+static void build_relu2(struct op_graph *b) {
+    add_ungated(b, GRAPH_RELU2);
+}
+
+static void build_gelu_one(struct op_graph *b) {
+    add_ungated(b, GRAPH_GELU_ONE);
 }
 
 /* int8 of a row, which a small product reads. */
@@ -556,7 +582,22 @@ static const struct op_case cases[] = {
      {.in = 128, .heads = 4, .kv_heads = 4, .dim = 64, .cpu_only = true},
      {0}},
     {"gelu", build_gelu, OP_CASES_ONE, 25, {.in = 333, .cpu_only = true}, {0}},
-    {"merge", build_merge, OP_CASES_ONE, 26, {.in = 66, .used = 4, .cpu_only = true}, {0}},
+    {"matmul, gelu", build_gelu_one, OP_CASES_BLOCKS, 28, {.in = 256, .out = 301, .cpu_only = true}, {0}},
+    {"layer norm", build_layer_norm, OP_CASES_ONE, 29, {.in = 333, .cpu_only = true}, {0}},
+    {"spread", build_spread, OP_CASES_ONE, 30, {.heads = 6, .dim = 36, .out = 64, .cpu_only = true}, {0}},
+    {"spread, narrower",
+     build_spread,
+     OP_CASES_ONE,
+     31,
+     {.heads = 5, .dim = 96, .out = 72, .cpu_only = true},
+     {0}},
+    {"merge, one behind the other",
+     build_merge,
+     OP_CASES_ONE,
+     32,
+     {.in = 66, .used = 4, .cpu_only = true},
+     {0}},
+    {"merge", build_merge, OP_CASES_ONE, 26, {.in = 66, .used = 4, .woven = true, .cpu_only = true}, {0}},
     {"delta rule",
      build_delta,
      OP_CASES_ONE,

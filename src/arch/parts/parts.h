@@ -65,6 +65,10 @@ void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct g
 void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint32_t out);
 /* What the residual stream's embedding is multiplied by. */
 float parts_embed_scale(const struct shape *s);
+/* Behind a layer: p->x += what a vision tower's deepstack gives to it, if it does. */
+void parts_pictures(struct parts *p, uint32_t layer);
+#define PARTS_PICTURES_BOUNDS                                                                                \
+    { .ops = 9 }
 
 /* Models with an embedding of each layer (shape.layer_embd; rows PARTS_LAYER_EMBD, PARTS_LAYER_EMBD_GLOBALS).
  * The key; whether all of those tensors are there, or, without shape.layer_embd, none. */

@@ -156,8 +156,6 @@ void parts_ssd(struct parts *p, uint32_t i, uint32_t normed) {
     parts_add_product(p, i, gated, p->x, own[PARTS_OUT], NULL);
 }
 
-/* Keys rope.dimension_sections divide the rotated dimensions among positions in time, height and width, which
- * are one number in text. */
 stator_status parts_read_hybrid(const struct gguf *g, struct shape *s, stator_error *e) {
     stator_status st = shape_read_nextn(g, s, e);
     if (st == STATOR_OK)
@@ -183,6 +181,7 @@ void parts_hybrid(struct graph *g, const struct shape *s) {
         else
             parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_feed_forward(&p, i);
+        parts_pictures(&p, i);
     }
     parts_end(&p);
 }

@@ -155,12 +155,20 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     struct graph_op *op = graph_add_op(p->g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, out);
     op->scale = scale;
     graph_op_weight(p->g, op, t, NULL, 0);
-    if (!p->g->want.pictures || t != p->s->token_embd)
+    if (p->g->want.pictures == 0 || t != p->s->token_embd)
         return;
-    p->g->pictures =
-        graph_add_value(p->g, "pictures", GRAPH_EXCHANGE, p->g->want.batch, p->s->n_embd, GRAPH_F32);
+    p->g->pictures = graph_add_value(p->g, "pictures", GRAPH_EXCHANGE, p->g->want.batch,
+                                     p->s->n_embd * p->g->want.pictures, GRAPH_F32);
     graph_value_halves(p->g, p->g->pictures, p->g->want.result_halves);
     op->work = p->g->pictures;
+}
+
+void parts_pictures(struct parts *p, uint32_t layer) {
+    if (layer + 1 >= p->g->want.pictures)
+        return;
+    CHECK(p->g->pictures != GRAPH_NONE); /* the planner keeps these layers together */
+    struct graph_op *op = graph_add_op(p->g, GRAPH_FEATURES, layer, p->g->pictures, p->x);
+    op->features = (layer + 1) * p->s->n_embd;
 }
 
 /* The first device of a tensor split has all columns, which the others need. */
@@ -173,14 +181,16 @@ static void add_exchange_of_first(struct parts *p) {
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE, .layer_in = GRAPH_NONE};
-    struct graph_angles angles = {.n_rot = s->n_rot,
-                                  .base = s->rope_base,
-                                  .scale = s->rope_scale,
-                                  .magnitude = s->rope_magnitude,
-                                  .yarn = s->rope_yarn,
-                                  .divisors = s->rope_long ? s->rope_factors_short : s->rope_freqs,
-                                  .divisors_long = s->rope_long ? s->rope_factors_long : NULL,
-                                  .original = s->rope_original};
+    struct graph_angles angles = {
+        .n_rot = s->n_rot,
+        .base = s->rope_base,
+        .scale = s->rope_scale,
+        .magnitude = s->rope_magnitude,
+        .yarn = s->rope_yarn,
+        .divisors = s->rope_long ? s->rope_factors_short : s->rope_freqs,
+        .divisors_long = s->rope_long ? s->rope_factors_long : NULL,
+        .original = s->rope_original,
+        .sections = {s->rope_sections[0], s->rope_sections[1], s->rope_sections[2]}};
     p->angles = graph_add_angles(g, &angles);
     angles.growth = s->query_growth;
     p->angles_q = s->query_growth != 0 ? graph_add_angles(g, &angles) : GRAPH_NONE;
@@ -294,6 +304,7 @@ void parts_dense(struct graph *g, const struct shape *s) {
         const struct shape_layer *l = &s->layers[i];
         parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_feed_forward(&p, i);
+        parts_pictures(&p, i);
     }
     parts_end(&p);
 }

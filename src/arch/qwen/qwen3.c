@@ -1,4 +1,4 @@
-/* qwen3, and qwen3vl as a model of text (its three kinds of positions are one): norms on the heads of q and
+/* qwen3, and qwen3vl, whose tokens have places in time, rows and columns: norms on the heads of q and
  * k, pairs of RoPE as neox has them. */
 #include "arch/parts/parts.h"
 
@@ -16,8 +16,14 @@ const struct arch arch_qwen3 = {.name = "qwen3",
                                 .read = parts_read_neox,
                                 .build = parts_dense};
 
+static stator_status read_vl(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status st = parts_read_neox(g, s, e);
+    return st == STATOR_OK ? shape_read_sections(g, s, e) : st;
+}
+
 const struct arch arch_qwen3vl = {.name = "qwen3vl",
-                                  .models = "Qwen3-VL (2B to 32B; text)",
+                                  .models = "Qwen3-VL (2B to 32B)",
                                   .tensors = {SHAPE_TABLE(layer, global)},
-                                  .read = parts_read_neox,
-                                  .build = parts_dense};
+                                  .read = read_vl,
+                                  .build = parts_dense,
+                                  .layer = PARTS_PICTURES_BOUNDS};

@@ -21,7 +21,9 @@ static const struct shape_place global[] = {PARTS_ENDS};
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
     s->experts.norm = true;
     stator_status st = shape_read_experts(g, s, e);
-    return st == STATOR_OK ? parts_read_hybrid(g, s, e) : st;
+    if (st == STATOR_OK)
+        st = parts_read_hybrid(g, s, e);
+    return st == STATOR_OK ? shape_read_sections(g, s, e) : st;
 }
 
 const struct arch arch_qwen35moe = {

@@ -1,4 +1,4 @@
-/* qwen3moe, and qwen3vlmoe as a model of text (its three kinds of positions are one): qwen3 with experts in
+/* qwen3moe, and qwen3vlmoe, whose tokens have places in time, rows and columns: qwen3 with experts in
  * place of the feed-forward, their weights a softmax over those chosen. */
 #include "arch/parts/parts.h"
 
@@ -24,8 +24,14 @@ const struct arch arch_qwen3moe = {.name = "qwen3moe",
                                    .read = read,
                                    .build = parts_dense};
 
+static stator_status read_vl(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status st = read(g, s, e);
+    return st == STATOR_OK ? shape_read_sections(g, s, e) : st;
+}
+
 const struct arch arch_qwen3vlmoe = {.name = "qwen3vlmoe",
-                                     .models = "Qwen3-VL-30B-A3B, Qwen3-VL-235B-A22B (text)",
+                                     .models = "Qwen3-VL-30B-A3B, Qwen3-VL-235B-A22B",
                                      .tensors = {SHAPE_TABLE(layer, global)},
-                                     .read = read,
-                                     .build = parts_dense};
+                                     .read = read_vl,
+                                     .build = parts_dense,
+                                     .layer = PARTS_PICTURES_BOUNDS};

@@ -120,7 +120,8 @@ static size_t norm_stride(const struct device_model *m) {
         const struct graph_op *op = &m->graph->ops[i];
         if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
             most = ARITH_MAX(most, m->graph->values[op->out].width / ARITH_MAX(op->norm.parts, 1u));
-        if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_MERGE)
+        if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_MERGE ||
+            op->kind == GRAPH_BLEND || op->kind == GRAPH_SPREAD)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));

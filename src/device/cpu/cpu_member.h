@@ -124,6 +124,27 @@ static inline const uint32_t *block_table(const struct member *m, uint32_t cache
     return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }
 
+/* Rows that the op works on: those of the step's tokens, or in the tail the wanted ones. */
+static inline uint32_t member_rows(const struct member *m, const struct graph_op *op) {
+    return op->wanted || op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
+}
+
+/* cpu_step.c: what attention's kernel works on, for queries first .. first + n of a chunk; int8 of what has
+ * not become it where it was made, which are rows that several members wrote. */
+struct kernels_attention cpu_step_attention(const struct member *m, const struct graph_op *op,
+                                            const struct step_chunk *c, uint32_t head, uint32_t first,
+                                            uint32_t n);
+void cpu_step_quantise(const struct member *m, const struct graph_op *op);
+
+/* cpu_tower.c */
+void cpu_tower_gelu(const struct member *m, const struct graph_op *op);
+void cpu_tower_merge(const struct member *m, const struct graph_op *op);
+void cpu_tower_blend(const struct member *m, const struct graph_op *op);
+void cpu_tower_spread(const struct member *m, const struct graph_op *op);
+void cpu_tower_features(const struct member *m, const struct graph_op *op);
+/* Whether all queries of a chunk see the same, and then their attention. */
+bool cpu_tower_groups_queries(const struct member *m, const struct graph_op *op);
+void cpu_tower_attention(const struct member *m, const struct graph_op *op);
 /* cpu_gated_conv.c */
 void cpu_gated_conv(const struct member *m, const struct graph_op *op);
 /* cpu_delta.c */

@@ -83,7 +83,8 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         uint32_t row = (uint32_t)tokens[t];
         if (tokens[t] == GRAPH_PICTURE && op->work != GRAPH_NONE) {
-            memcpy(x + (size_t)t * width, value_f32(m, op->work) + (size_t)t * width, width * sizeof *x);
+            memcpy(x + (size_t)t * width, value_f32(m, op->work) + (size_t)t * m->g->values[op->work].width,
+                   width * sizeof *x);
             continue;
         }
         CHECK(row < w->layout.rows);
@@ -95,6 +96,16 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
     }
 }
 
+/* A layer norm: the row without its mean, which is as that of GRAPH_CENTER, then the norm and the bias. */
+static void centred_norm(const struct member *m, const struct graph_op *op, float *y, const float *x,
+                         uint32_t width) {
+    const struct kernels *k = &m->d->kernels;
+    memcpy(y, x, width * sizeof *y);
+    k->center(y, width, op->norm.inv_width);
+    k->rms_norm(y, y, plain_weight(m, op->weight[0]), width, op->norm.inv_width, op->norm.eps);
+    k->add(y, y, plain_weight(m, op->bias[0]), width);
+}
+
 /* Norm of the rows of `in` (all tokens, or those that the step wants logits of) into the forms of out. */
 static void run_norm(const struct member *m, const struct graph_op *op) {
     bool gather = op->kind == GRAPH_GATHER_NORM;
@@ -104,18 +115,22 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     const float *weight = plain_weight(m, op->weight[0]);
     struct kernels_act a = value_act(m, op->out);
     const uint32_t parts = ARITH_MAX(op->norm.parts, 1u), width = out->width / parts;
-    uint32_t n = gather ? m->h->n_rows : m->h->n_tokens * parts;
+    uint32_t n = gather ? m->h->n_rows : member_rows(m, op) * parts;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     bool pairs = gather && a.f32 == NULL, adds = op->epilogue == GRAPH_RESIDUAL;
     const float *scale = op->n_weights > 1 ? plain_weight(m, op->weight[1]) : NULL;
     CHECK(scale == NULL || adds);
     CHECK(!adds || (!gather && out->forms == GRAPH_F32));
     CHECK((parts == 1 || adds) && out->width % parts == 0);
+    CHECK(!op->norm.centred || (!adds && !pairs && op->bias[0] != GRAPH_NONE));
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
         const float *x = in + (size_t)(gather ? rows[t] : t) * width;
         float *sum = a.f32 != NULL ? a.f32 + (size_t)t * width : NULL;
         float *y = sum != NULL && !adds ? sum : temporary;
-        m->d->kernels.rms_norm(y, x, weight, width, op->norm.inv_width, op->norm.eps);
+        if (op->norm.centred)
+            centred_norm(m, op, y, x, width);
+        else
+            m->d->kernels.rms_norm(y, x, weight, width, op->norm.inv_width, op->norm.eps);
         if (adds)
             m->d->kernels.add(sum, sum, y, width);
         else
@@ -134,54 +149,16 @@ static void run_center(const struct member *m, const struct graph_op *op) {
         m->d->kernels.center(x + (size_t)t * width, width, op->norm.inv_width);
 }
 
-/* Rows that the op works on: those of the step's tokens, or in the tail the wanted ones. */
-static uint32_t rows_of(const struct member *m, const struct graph_op *op) {
-    return op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
-}
-
 static void run_forms(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const float *in = value_f32(m, op->in);
-    const uint32_t rows = rows_of(m, op);
+    const uint32_t rows = member_rows(m, op);
     for (uint32_t t = share_begin(m, rows); t < share_end(m, rows); t++) {
         const float *x = in + (size_t)t * out->width;
         if (a.f32 != NULL)
             memcpy(a.f32 + (size_t)t * out->width, x, out->width * sizeof *x);
         quantise_row(m, out, &a, t, x);
-    }
-}
-
-/* Where a row is made that may be wanted as int8 only. */
-static float *row_at(const struct member *m, const struct kernels_act *a, uint32_t width, uint32_t t) {
-    return a->f32 != NULL ? a->f32 + (size_t)t * width : m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
-}
-
-static void run_gelu(const struct member *m, const struct graph_op *op) {
-    const struct graph_value *out = &m->g->values[op->out];
-    const struct kernels_act a = value_act(m, op->out);
-    const float *in = value_f32(m, op->in);
-    const uint32_t n = rows_of(m, op);
-    for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
-        float *y = row_at(m, &a, out->width, t);
-        m->d->kernels.gelu_erf(y, in + (size_t)t * out->width, out->width);
-        quantise_row(m, out, &a, t, y);
-    }
-}
-
-static void run_merge(const struct member *m, const struct graph_op *op) {
-    const struct graph_value *out = &m->g->values[op->out];
-    const struct kernels_act a = value_act(m, op->out);
-    const float *in = value_f32(m, op->in);
-    const uint32_t width = out->width / op->merged;
-    CHECK(width == m->g->values[op->in].width);
-    for (uint32_t t = share_begin(m, m->h->n_rows); t < share_end(m, m->h->n_rows); t++) {
-        const float *x = in + (size_t)t * op->merged * width;
-        float *y = row_at(m, &a, out->width, t);
-        for (uint32_t c = 0; c < width; c++)
-            for (uint32_t k = 0; k < op->merged; k++)
-                y[c * op->merged + k] = x[(size_t)k * width + c];
-        quantise_row(m, out, &a, t, y);
     }
 }
 
@@ -307,6 +284,10 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
         }
         for (uint32_t p = 0; op->epilogue == GRAPH_RELU2 && p < n_panels; p++)
             k->relu2(sums + p * apart, sums + p * apart, tile.tokens * PANEL_ROWS);
+        for (uint32_t j = 0; op->epilogue == GRAPH_GELU_ONE && j < tile.tokens * PANEL_ROWS; j++)
+            other[j] = 1;
+        for (uint32_t p = 0; op->epilogue == GRAPH_GELU_ONE && p < n_panels; p++)
+            k->gelu_mul(sums + p * apart, sums + p * apart, other, tile.tokens * PANEL_ROWS);
         finish_tile(m, op, &tile, sums);
     }
 }
@@ -336,19 +317,19 @@ static void run_matmul_part(const struct member *m, const struct graph_op *op, c
 }
 
 /* What has not become int8 where it was made: rows that several members wrote. */
-static void quantise_later(const struct member *m, const struct graph_op *op) {
+void cpu_step_quantise(const struct member *m, const struct graph_op *op) {
     const struct graph_value *v = &m->g->values[op->out];
     if (int8_group(v) == 0)
         return;
     team_barrier(m->d->team, m->id);
     struct kernels_act a = value_act(m, op->out);
-    const uint32_t n = rows_of(m, op);
+    const uint32_t n = member_rows(m, op);
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++)
         quantise_row(m, v, &a, t, a.f32 + (size_t)t * v->width);
 }
 
 static void run_matmul(const struct member *m, const struct graph_op *op) {
-    uint32_t tokens = rows_of(m, op);
+    uint32_t tokens = member_rows(m, op);
     if (op->epilogue == GRAPH_PAIRS)
         tokens *= 2;
     const struct kernels_act a = value_act(m, op->in);
@@ -362,7 +343,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         run_matmul_part(m, op, &a, unit * first, ARITH_MIN(unit * end, panels), tokens);
     if (graph_op_activated(op) && !quantises_tiles(m, op))
-        quantise_later(m, op);
+        cpu_step_quantise(m, op);
 }
 
 /* Weights of a norm without weights. */
@@ -474,9 +455,9 @@ static struct sight sight_of(const struct graph_op *op, const struct graph_cache
 }
 
 /* Attention of n queries of a chunk, from its query `first` on, with one KV head. */
-static struct kernels_attention attention_of(const struct member *m, const struct graph_op *op,
-                                             const struct step_chunk *c, uint32_t head, uint32_t first,
-                                             uint32_t n) {
+struct kernels_attention cpu_step_attention(const struct member *m, const struct graph_op *op,
+                                            const struct step_chunk *c, uint32_t head, uint32_t first,
+                                            uint32_t n) {
     const struct graph_attention *g = &op->attention;
     const struct graph_cache *kv = &m->g->caches[op->cache];
     uint32_t group = g->heads / g->kv_heads, token = c->first + first;
@@ -586,7 +567,7 @@ static void run_attention_items(const struct member *m, const struct graph_op *o
         for (uint32_t head = 0; head < cut->kv_heads; head++, base += items) {
             const uint64_t first = ARITH_MAX(begin, base), last = ARITH_MIN(end, base + items);
             if (first < last && cut->splits) {
-                struct kernels_attention a = attention_of(m, op, c, head, 0, 1);
+                struct kernels_attention a = cpu_step_attention(m, op, c, head, 0, 1);
                 a.parts = m->d->attention_parts + base * part;
                 const uint32_t seen = kernels_attention_first(c->position, cut->window);
                 a.first_split = seen + (uint32_t)(first - base);
@@ -597,7 +578,7 @@ static void run_attention_items(const struct member *m, const struct graph_op *o
             for (uint64_t i = first; i < last; i++) {
                 const uint32_t query = (uint32_t)(i - base) * queries;
                 struct kernels_attention a =
-                    attention_of(m, op, c, head, query, ARITH_MIN(c->n - query, queries));
+                    cpu_step_attention(m, op, c, head, query, ARITH_MIN(c->n - query, queries));
                 m->d->kernels.attention(&a);
                 quantise_heads(m, op, &a, c->first + query, head);
             }
@@ -612,7 +593,7 @@ static void merge_splits(const struct member *m, const struct graph_op *op, cons
     for (uint32_t i = 0; i < share_end(m, heads); i++) {
         const struct step_chunk *c = &cut->chunks[i / cut->kv_heads];
         if (i >= share_begin(m, heads)) {
-            struct kernels_attention a = attention_of(m, op, c, i % cut->kv_heads, 0, 1);
+            struct kernels_attention a = cpu_step_attention(m, op, c, i % cut->kv_heads, 0, 1);
             a.parts = m->d->attention_parts + base * part;
             m->d->kernels.attention_merge(&a);
             quantise_heads(m, op, &a, c->first, i % cut->kv_heads);
@@ -621,61 +602,9 @@ static void merge_splits(const struct member *m, const struct graph_op *op, cons
     }
 }
 
-/* Whether all queries of a chunk see the same. */
-static bool groups_queries(const struct member *m, const struct graph_op *op) {
-    return op->attention.both && !op->attention.latent && op->n_weights == 0 &&
-           m->g->caches[op->cache].window == 0;
-}
-
-/* Queries of one head that the kernel takes at a time where each sees all tokens of its chunk: it computes
- * them as the query heads that share a KV head, at the place of the chunk's last token. So they are, bit for
- * bit, what kernels.attention says. */
-static void run_whole_part(const struct member *m, const struct graph_op *op, const struct step_chunk *c,
-                           uint32_t head, uint32_t first, uint32_t n) {
-    const struct graph_attention *g = &op->attention;
-    const uint32_t in_width = m->g->values[op->in].width;
-    const struct graph_value *out = &m->g->values[op->out];
-    const uint32_t kv_head = head / (g->heads / g->kv_heads);
-    struct kernels_attention a = attention_of(m, op, c, kv_head, 0, 1);
-    float *q = a.work + kernels_attention_work(1, KERNELS_MAX_GROUP, g->dim_k, g->dim_v);
-    float *y = q + (size_t)KERNELS_MAX_GROUP * g->dim_k;
-    const float *from =
-        value_f32(m, op->in) + (size_t)(c->first + first) * in_width + (size_t)head * g->dim_k;
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(q + (size_t)i * g->dim_k, from + (size_t)i * in_width, g->dim_k * sizeof *q);
-    a.q = q;
-    a.out = y;
-    a.q_stride = (size_t)n * g->dim_k;
-    a.out_stride = (size_t)n * g->dim_v;
-    a.group = n;
-    m->d->kernels.attention(&a);
-    float *to = value_f32(m, op->out) + (size_t)(c->first + first) * out->width + (size_t)head * g->dim_v;
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * out->width, y + (size_t)i * g->dim_v, g->dim_v * sizeof *y);
-}
-
-static void run_whole_attention(const struct member *m, const struct graph_op *op) {
-    const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
-    for (uint32_t c = 0; c < m->h->n_chunks; c++) {
-        CHECK(op->n_weights == 0);
-        const uint32_t parts = (chunks[c].n + KERNELS_MAX_GROUP - 1) / KERNELS_MAX_GROUP;
-        const uint64_t items = (uint64_t)parts * op->attention.heads;
-        struct team_share share = team_share_begin(m->d->team, m->id, m->lane, items);
-        for (uint64_t i, end; team_share_take(&share, 1, items, &i, &end);)
-            for (; i < end; i++) {
-                const uint32_t first = (uint32_t)(i % parts) * KERNELS_MAX_GROUP;
-                run_whole_part(m, op, &chunks[c], (uint32_t)(i / parts), first,
-                               ARITH_MIN(chunks[c].n - first, (uint32_t)KERNELS_MAX_GROUP));
-            }
-        if (c + 1 < m->h->n_chunks)
-            team_barrier(m->d->team, m->id); /* each share begins together */
-    }
-    quantise_later(m, op);
-}
-
 static void run_attention(const struct member *m, const struct graph_op *op) {
-    if (groups_queries(m, op)) {
-        run_whole_attention(m, op);
+    if (cpu_tower_groups_queries(m, op)) {
+        cpu_tower_attention(m, op);
         return;
     }
     const struct attention_cut cut = attention_cut(m, op);
@@ -687,7 +616,7 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
         merge_splits(m, op, &cut);
     }
     if (!quantises_heads(m, op))
-        quantise_later(m, op);
+        cpu_step_quantise(m, op);
 }
 
 /* Numbers of a row of logits that a member takes at a time. */
@@ -779,15 +708,34 @@ static void run_exchanged(const struct member *m, const struct graph_op *op) {
 
 /* By kind. Other ops are other functions here; what they need of the device is in cpu_device.h. */
 static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct graph_op *op) = {
-    [GRAPH_FILL] = run_fill,           [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
-    [GRAPH_MATMUL] = run_matmul,       [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
-    [GRAPH_GATHER_NORM] = run_norm,    [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
-    [GRAPH_SEND] = run_send,           [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
-    [GRAPH_GATE] = cpu_delta_gate,     [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
-    [GRAPH_PAIR] = cpu_nextn_pair,     [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
-    [GRAPH_SOFTCAP] = run_softcap,     [GRAPH_GATED_CONV] = cpu_gated_conv, [GRAPH_CENTER] = run_center,
-    [GRAPH_EXCHANGED] = run_exchanged, [GRAPH_HEADS] = cpu_experts_heads,   [GRAPH_GELU] = run_gelu,
-    [GRAPH_MERGE] = run_merge,
+    [GRAPH_FILL] = run_fill,
+    [GRAPH_EMBED] = run_embed,
+    [GRAPH_NORM] = run_norm,
+    [GRAPH_MATMUL] = run_matmul,
+    [GRAPH_ROPE_STORE] = run_rope_store,
+    [GRAPH_ATTENTION] = run_attention,
+    [GRAPH_GATHER_NORM] = run_norm,
+    [GRAPH_ARGMAX] = run_argmax,
+    [GRAPH_LAND] = run_land,
+    [GRAPH_SEND] = run_send,
+    [GRAPH_CONV] = cpu_delta_conv,
+    [GRAPH_DELTA] = cpu_delta_rule,
+    [GRAPH_GATE] = cpu_delta_gate,
+    [GRAPH_ROUTE] = cpu_experts_route,
+    [GRAPH_EXPERTS] = cpu_experts_run,
+    [GRAPH_PAIR] = cpu_nextn_pair,
+    [GRAPH_KEEP] = cpu_nextn_keep,
+    [GRAPH_FORMS] = run_forms,
+    [GRAPH_SOFTCAP] = run_softcap,
+    [GRAPH_GATED_CONV] = cpu_gated_conv,
+    [GRAPH_CENTER] = run_center,
+    [GRAPH_EXCHANGED] = run_exchanged,
+    [GRAPH_HEADS] = cpu_experts_heads,
+    [GRAPH_GELU] = cpu_tower_gelu,
+    [GRAPH_MERGE] = cpu_tower_merge,
+    [GRAPH_BLEND] = cpu_tower_blend,
+    [GRAPH_SPREAD] = cpu_tower_spread,
+    [GRAPH_FEATURES] = cpu_tower_features,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

@@ -185,7 +185,8 @@ static void add_turn(const struct stator *s, struct step_header *h, uint8_t *slo
         const uint32_t place = d->n_held + i;
         tokens[i] = place < r->n_tokens ? r->tokens[place] : d->tokens[place - r->n_tokens];
         d->held[place] = tokens[i];
-        step_writer_angles(&part_of(s)->graph, s->draft.rope_frequency, h, slot, h->n_tokens + i, place);
+        step_writer_angles(&part_of(s)->graph, s->draft.rope_frequency, h, slot, h->n_tokens + i,
+                           step_writer_text(place));
     }
     add_tables(s, h, slot, t);
     h->n_tokens += t->n;

@@ -3,22 +3,23 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/arguments.h"
+#include "engine/run/picture_patches.h"
 #include "engine/run/step_fill.h"
+#include "engine/run/step_writer.h"
 #include "picture/picture.h"
 #include "picture/picture_resize.h"
 
 #include <inttypes.h>
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-#define ROPE_BASE 10000.0 /* of pixtral's towers */
 
 static const struct tower *tower_of(const struct stator *s) {
     return s->planning.draft.tower;
 }
 
-static const struct planning_device *part_of(const struct stator *s) {
-    return &s->planning.devices[s->planning.n_devices];
+/* Tokens of the text model for a row of the tower's. */
+static uint32_t row_tokens(const struct stator *s, const struct tower_size *size) {
+    return size->across + (tower_of(s)->projector == TOWER_PIXTRAL);
 }
 
 void pictures_lay_out(struct stator *s, struct carve *c) {
@@ -51,10 +52,19 @@ stator_status pictures_open(struct stator *s, void *memory, stator_error *e) {
     if (s->tokenizer == NULL)
         return error_set(e, STATOR_USAGE, "model.vision: pictures need the model's tokenizer: %s",
                          s->tokenizer_error.text);
-    stator_status st = find_token(s, "[IMG]", &p->marker, e);
-    if (st == STATOR_OK)
-        st = find_token(s, "[IMG_BREAK]", &p->end_of_row, e);
-    return st == STATOR_OK ? find_token(s, "[IMG_END]", &p->end, e) : st;
+    if (tower_of(s)->projector == TOWER_PIXTRAL) {
+        p->text = p->marker_name = "[IMG]";
+        stator_status st = find_token(s, "[IMG_BREAK]", &p->end_of_row, e);
+        if (st == STATOR_OK)
+            st = find_token(s, "[IMG_END]", &p->end, e);
+        return st == STATOR_OK ? find_token(s, p->marker_name, &p->marker, e) : st;
+    }
+    p->text = "<|vision_start|><|image_pad|><|vision_end|>";
+    p->marker_name = "<|image_pad|>";
+    stator_status st = STATOR_OK;
+    for (int i = 0; i < 2 && st == STATOR_OK; i++)
+        st = find_token(s, i == 0 ? "<|vision_start|>" : "<|vision_end|>", &p->marker, e);
+    return st == STATOR_OK ? find_token(s, p->marker_name, &p->marker, e) : st;
 }
 
 /* --- who submits */
@@ -111,8 +121,8 @@ static stator_status check(const struct stator *s, const stator_request *r, stat
     const uint64_t markers = count_markers(s, r);
     if (markers != r->n_pictures)
         return error_set(e, STATOR_USAGE,
-                         "the prompt has %" PRIu64 " places for pictures ([IMG]), the request %zu pictures",
-                         markers, r->n_pictures);
+                         "the prompt has %" PRIu64 " places for pictures (%s), the request %zu pictures",
+                         markers, s->pictures.marker_name, r->n_pictures);
     return STATOR_OK;
 }
 
@@ -321,7 +331,8 @@ void pictures_expand(const struct stator *s, const stator_request *r, struct req
         for (uint32_t y = 0; y < size->down; y++) {
             for (uint32_t x = 0; x < size->across; x++)
                 tokens[n++] = p->marker;
-            tokens[n++] = y + 1 < size->down ? p->end_of_row : p->end;
+            if (row_tokens(s, size) > size->across)
+                tokens[n++] = y + 1 < size->down ? p->end_of_row : p->end;
         }
     }
     CHECK(which == r->n_pictures);
@@ -329,85 +340,16 @@ void pictures_expand(const struct stator *s, const stator_request *r, struct req
 
 /* --- the engine's thread */
 
-static float *value_of(const struct stator *s, uint32_t device, uint32_t value, uint64_t half) {
-    struct device *d = s->devices[device].device;
-    const struct graph_value *v = &s->planning.devices[device].graph.values[value];
-    uint8_t *exchange = d->vtable->map(d, DEVICE_EXCHANGE, 0);
-    CHECK(exchange != NULL && v->arena == GRAPH_EXCHANGE);
-    return (float *)(void *)(exchange + v->offset + v->f32 + (v->halves > 1 ? half * v->half_bytes : 0));
-}
-
-/* Row and column of patch i, in the order of arch/vision.h. */
-static void place_of_patch(const struct tower *t, const struct tower_size *size, uint32_t i, uint32_t *row,
-                           uint32_t *column) {
-    const uint32_t square = i / (t->merge * t->merge), inside = i % (t->merge * t->merge);
-    *row = square / size->across * t->merge + inside / t->merge;
-    *column = square % size->across * t->merge + inside % t->merge;
-}
-
-/* The first half of a head's pairs turns with the row and has the even frequencies, the second with the
- * column and has the odd ones. */
-static void write_angles(const struct tower *t, uint32_t row, uint32_t column, float *out) {
-    const uint32_t head = t->width / t->heads, quarter = head / 4;
-    for (uint32_t j = 0; j < head / 2; j++) {
-        const bool of_row = j < quarter;
-        const uint32_t k = of_row ? 2 * j : 2 * (j - quarter) + 1;
-        const double angle = (of_row ? row : column) * pow(ROPE_BASE, -2.0 * k / head);
-        out[2 * j] = (float)cos(angle);
-        out[2 * j + 1] = (float)sin(angle);
-    }
-}
-
-static void write_pixels(const struct tower *t, const struct tower_size *size, const uint8_t *rgb,
-                         uint32_t row, uint32_t column, float *out) {
-    for (uint32_t c = 0; c < 3; c++)
-        for (uint32_t y = 0; y < t->patch; y++) {
-            const uint8_t *from =
-                rgb + 3 * ((uint64_t)(row * t->patch + y) * size->width + (uint64_t)column * t->patch) + c;
-            for (uint32_t x = 0; x < t->patch; x++)
-                *out++ = (float)((from[3 * x] / 255.0 - (double)t->mean[c]) / (double)t->spread[c]);
-        }
-}
-
-/* The whole picture as one step of the tower's device. */
-static void write_step(const struct stator *s, const struct picture_place *p, uint8_t *slot) {
-    const struct tower *t = tower_of(s);
-    struct step_header *h = (struct step_header *)(void *)slot;
-    const uint32_t patches = p->size.across * p->size.down * t->merge * t->merge;
-    const size_t width = 3 * (size_t)t->patch * t->patch;
-    float *pixels = value_of(s, s->planning.n_devices, part_of(s)->graph.pictures, 0);
-    h->run_body = STEP_BODY;
-    h->n_tokens = patches;
-    h->n_chunks = 1;
-    h->n_rows = p->size.across * p->size.down;
-    h->want_logits = 1;
-    *(struct step_chunk *)(void *)(slot + h->at_chunks) = (struct step_chunk){.n = patches};
-    memset(slot + h->at_tokens, 0, patches * sizeof(int32_t));
-    memset(slot + h->at_rows, 0, h->n_rows * sizeof(uint32_t));
-    for (uint32_t i = 0; i < h->n_caches; i++) {
-        uint32_t *table = (uint32_t *)(void *)(slot + h->cache[i].at_tables);
-        h->cache[i].n_fill = 0;
-        for (uint32_t k = 0; k < h->cache[i].table_stride; k++)
-            table[k] = k;
-    }
-    for (uint32_t i = 0; i < patches; i++) {
-        uint32_t row = 0, column = 0;
-        place_of_patch(t, &p->size, i, &row, &column);
-        write_angles(t, row, column, (float *)(void *)(slot + h->at_rope) + (size_t)i * h->rope_stride);
-        write_pixels(t, &p->size, p->memory, row, column, pixels + i * width);
-    }
-}
-
 static stator_status encode(struct stator *s, struct picture_place *p, stator_error *e) {
     const uint64_t began = clock_ns();
     struct device *d = s->devices[s->planning.n_devices].device;
-    write_step(s, p, d->vtable->step_slot(d, 0));
+    picture_patches_write(s, p, d->vtable->step_slot(d, 0));
     stator_status st = d->vtable->submit(d, 0, e);
     for (bool ended = false; st == STATOR_OK && !ended;)
         st = d->vtable->wait(d, 0, s->deadline_ns, &ended, e);
     if (st != STATOR_OK)
         return st;
-    const size_t width = tower_of(s)->text_width;
+    const size_t width = tower_row_width(tower_of(s));
     memcpy(p->memory, d->vtable->logits(d, 0), (size_t)p->size.across * p->size.down * width * sizeof(float));
     atomic_store(&p->encoded, true);
     atomic_fetch_add(&s->pictures.encoded, 1);
@@ -451,9 +393,23 @@ const int32_t *pictures_block(const struct stator *s, const struct engine_reques
     return out;
 }
 
+struct step_place pictures_locate(const struct stator *s, const struct engine_request *r, uint32_t token) {
+    uint32_t saved = 0; /* tokens of pictures before it beyond the numbers that they take */
+    if (r->n_pictures == 0 || tower_of(s)->projector != TOWER_QWEN3VL)
+        return step_writer_text(token);
+    for (uint32_t k = 0; k < r->n_pictures && r->pictures[k].first <= token; k++) {
+        const struct tower_size *size = &s->pictures.places[r->pictures[k].place].size;
+        const uint32_t inside = token - r->pictures[k].first, begin = r->pictures[k].first - saved;
+        if (inside < size->tokens)
+            return (struct step_place){{begin, begin + inside / size->across, begin + inside % size->across}};
+        saved += size->tokens - ARITH_MAX(size->across, size->down);
+    }
+    return step_writer_text(token - saved);
+}
+
 void pictures_fill(const struct stator *s, const struct engine_request *r, uint64_t step,
                    struct step_header *h, uint32_t first, uint32_t position, uint32_t n) {
-    const size_t width = s->planning.shape->n_embd;
+    const size_t width = tower_row_width(tower_of(s));
     for (uint32_t k = 0; k < r->n_pictures; k++) {
         const struct request_picture *at = &r->pictures[k];
         const struct picture_place *p = &s->pictures.places[at->place];
@@ -462,17 +418,16 @@ void pictures_fill(const struct stator *s, const struct engine_request *r, uint6
         if (begin >= end)
             continue;
         CHECK(atomic_load(&p->encoded));
-        float *rows =
-            value_of(s, 0, s->planning.devices[0].graph.pictures, step % s->planning.devices[0].model.slots);
+        const uint32_t across = p->size.across, each = row_tokens(s, &p->size);
+        float *rows = picture_patches_value(s, 0, s->planning.devices[0].graph.pictures,
+                                            step % s->planning.devices[0].model.slots);
         int32_t *ids = (int32_t *)(void *)((uint8_t *)h + h->at_tokens);
         for (uint32_t i = begin; i < end; i++) {
-            const uint32_t row = (i - at->first) / (p->size.across + 1);
-            const uint32_t column = (i - at->first) % (p->size.across + 1);
+            const uint32_t row = (i - at->first) / each, column = (i - at->first) % each;
             const uint32_t token = first + (i - position);
-            if (column == p->size.across) /* what ends a row is a token of the text model */
+            if (column == across) /* what ends a row is a token of the text model */
                 continue;
-            memcpy(rows + token * width,
-                   (const float *)p->memory + ((size_t)row * p->size.across + column) * width,
+            memcpy(rows + token * width, (const float *)p->memory + ((size_t)row * across + column) * width,
                    width * sizeof(float));
             ids[token] = GRAPH_PICTURE;
         }
@@ -490,6 +445,7 @@ stator_status stator_get_vision(const stator *s, stator_vision *vision, stator_e
             return error_set(e, STATOR_USAGE, "stator_get_vision: call stator_prepare or stator_start first");
         all.pictures = s->planning.pictures.n;
         all.marker = s->pictures.marker;
+        snprintf(all.text, sizeof all.text, "%s", s->pictures.text);
         all.encoded = atomic_load(&s->pictures.encoded);
         all.encode_ns = atomic_load(&s->pictures.encode_ns);
     }

@@ -26,6 +26,7 @@ struct stator;
 struct engine_request;
 struct engine_sequence;
 struct step_header;
+struct step_place;
 
 struct picture_place {
     uint8_t hash[SHA256_BYTES]; /* of the file; valid if `filled` */
@@ -51,8 +52,11 @@ struct engine_pictures {
     struct picture_place *places; /* [planning.pictures.n] */
     uint8_t *decode;              /* planning.pictures.decode_bytes; under `decoding` */
     uint64_t uses;
-    int32_t serials;                     /* given out */
-    int32_t marker, end_of_row, end;     /* tokens of the text model: one in place of a picture, .. */
+    int32_t serials; /* given out */
+    int32_t marker;  /* token of the text model in place of a picture, and of each row of the tower's */
+    int32_t end_of_row, end; /* pixtral's tokens behind them */
+    const char *text;        /* stator_vision.text */
+    const char *marker_name;
     _Atomic uint64_t encoded, encode_ns; /* pictures, and what the tower took for them */
 };
 
@@ -73,6 +77,10 @@ void pictures_give(struct stator *s, const struct request_picture *pictures, uin
 void pictures_expand(const struct stator *s, const stator_request *r, struct request_picture *out,
                      int32_t *tokens);
 
+/* The place of r's token number `token`. With models that have three kinds of places (shape.rope_sections) a
+ * picture's tokens all have the time of the first one, which is that behind the text before, and rows and
+ * columns from there on; text goes on behind the largest of these numbers. */
+struct step_place pictures_locate(const struct stator *s, const struct engine_request *r, uint32_t token);
 /* The engine's thread: encodes what running requests have; errors are the device's. */
 stator_status pictures_ready(struct stator *s, stator_error *e);
 /* What block `block` of r's prompt is found by: its tokens, and in place of a picture's the picture. Points

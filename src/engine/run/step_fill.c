@@ -97,7 +97,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     if (r->n_pictures > 0)
         pictures_fill(s, r, f->step->number, h, first, q->done, n);
     for (uint32_t i = 0; i < all; i++)
-        step_writer_rope(s, h, f->slot, first + i, q->done + i);
+        step_writer_rope(s, h, f->slot, first + i, pictures_locate(s, r, q->done + i));
     sequences_take_blocks(s, q, q->done + all);
     add_tables(s, f, q);
     h->n_tokens += all;

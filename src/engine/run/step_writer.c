@@ -3,17 +3,23 @@
 #include <math.h>
 #include <string.h>
 
+/* By which of a token's places a pair turns. */
+static uint32_t section_of(const struct graph_angles *a, uint32_t pair) {
+    const uint32_t k = pair % 3;
+    return k > 0 && pair < 3 * a->sections[k] ? k : 0;
+}
+
 /* Angles in double precision, so that far positions keep their digits; the device never computes one. */
 void step_writer_angles(const struct graph *g, const double *frequency, const struct step_header *h,
-                        uint8_t *slot, uint32_t token, uint32_t position) {
+                        uint8_t *slot, uint32_t token, struct step_place place) {
     float *out = (float *)(void *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
     for (uint32_t i = 0; i < g->n_angles; i++) {
         const struct graph_angles *a = &g->angles[i];
         double magnitude = (double)a->magnitude;
         if (a->growth != 0)
-            magnitude *= 1 + (double)a->growth * log(1 + floor((double)position / a->original));
+            magnitude *= 1 + (double)a->growth * log(1 + floor((double)place.at[0] / a->original));
         for (uint32_t j = a->first / 2; j < (a->first + a->n_rot) / 2; j++) {
-            double angle = (double)position * frequency[j];
+            double angle = (double)place.at[section_of(a, j - a->first / 2)] * frequency[j];
             out[2 * j] = (float)(cos(angle) * magnitude);
             out[2 * j + 1] = (float)(sin(angle) * magnitude);
         }
@@ -21,9 +27,9 @@ void step_writer_angles(const struct graph *g, const double *frequency, const st
 }
 
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
-                      uint32_t position) {
+                      struct step_place place) {
     /* All devices of the model have the same angles. */
-    step_writer_angles(&s->planning.devices[0].graph, s->rope_frequency, h, slot, token, position);
+    step_writer_angles(&s->planning.devices[0].graph, s->rope_frequency, h, slot, token, place);
 }
 
 void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from) {

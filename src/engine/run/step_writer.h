@@ -5,12 +5,21 @@
 
 #include "engine/engine.h"
 
-/* Writes the angles of the step's token number `token`, at this position of its sequence. */
+/* A token's place in time, its row and its column (shape.rope_sections). In text all are its position; those
+ * of a picture's tokens, and of what stands behind it, come from pictures_locate. */
+struct step_place {
+    uint32_t at[3];
+};
+static inline struct step_place step_writer_text(uint32_t position) {
+    return (struct step_place){{position, position, position}};
+}
+
+/* Writes the angles of the step's token number `token`, at this place. */
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
-                      uint32_t position);
+                      struct step_place place);
 /* The same for any model's graph and the frequencies of its pairs. */
 void step_writer_angles(const struct graph *g, const double *frequency, const struct step_header *h,
-                        uint8_t *slot, uint32_t token, uint32_t position);
+                        uint8_t *slot, uint32_t token, struct step_place place);
 /* Adds a block of a cache that the step fills before anything else: with the content of block `from`, which
  * the step does not fill, or with zeros (STEP_ZEROS). */
 void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from);

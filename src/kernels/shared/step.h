@@ -83,6 +83,12 @@ static inline uint32_t step_header_bytes(uint32_t n_caches) {
 }
 #endif
 
+/* Of a patch: the rows of the table of positions that it gets, and how much of each. */
+struct step_blend {
+    step_u32 row[4];
+    float factor[4];
+};
+
 /* Result of the tail for one row: the argmax. */
 struct step_pick {
     step_i32 token;  /* of the largest logit */

@@ -203,27 +203,33 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
      * the next. */
     m->slots = (planning_stages(s) == 1 || draft) && f->host_memory ? 1 : 2;
     const bool hosted = want->hosted && !f->host_memory && !draft;
-    struct graph_want gw = {.batch = want->batch,
-                            .logits_rows = want->logits_rows,
-                            .first_layer = first,
-                            .end_layer = end,
-                            .kv_type_k = want->kv_type_k,
-                            .kv_type_v = want->kv_type_v,
-                            .guess_rows = guess_rows(want),
-                            .guess_sequences = want->sequences,
-                            .result_halves = f->host_memory ? m->slots : 1,
-                            .cells =
-                                device_cells(f, want->context, want->sequences, want->guesses, want->batch),
-                            .counted = !f->host_memory,
-                            .tiled = f->host_memory,
-                            .pictures = s->draft.tower != NULL && !draft && first == 0,
-                            .experts_apart = !f->host_memory && !hosted};
-    if (gw.pictures && !f->host_memory)
+    struct graph_want gw = {
+        .batch = want->batch,
+        .logits_rows = want->logits_rows,
+        .first_layer = first,
+        .end_layer = end,
+        .kv_type_k = want->kv_type_k,
+        .kv_type_v = want->kv_type_v,
+        .guess_rows = guess_rows(want),
+        .guess_sequences = want->sequences,
+        .result_halves = f->host_memory ? m->slots : 1,
+        .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
+        .counted = !f->host_memory,
+        .tiled = f->host_memory,
+        .pictures = s->draft.tower != NULL && !draft && first == 0 ? 1 + s->draft.tower->deepstacks : 0,
+        .experts_apart = !f->host_memory && !hosted};
+    if (gw.pictures > 0 && !f->host_memory)
         return error_set(
             e, STATOR_USAGE,
             "model.vision: %s has the model's first layers, and GPUs take no pictures yet: begin "
             "devices.use with \"cpu:0\"",
             f->name);
+    if (gw.pictures > 1 + end)
+        return error_set(
+            e, STATOR_USAGE,
+            "model.vision: the first %u layers add features of pictures and must be on one device, "
+            "%s has the first %u: give it more (devices.split)",
+            gw.pictures - 1, f->name, end);
     if (s->config.devices.tensor && !draft) {
         gw.share = share_of(s, index);
         gw.lands = !f->host_memory;

@@ -81,15 +81,12 @@ static int32_t token_of(const struct api *api, const char *text) {
 
 static void find_vision(struct api *api) {
     stator_vision vision = {.size = sizeof vision};
-    size_t n = 0;
     if (stator_get_vision(api->engine, &vision, NULL) != STATOR_OK || vision.pictures == 0)
         return;
-    if (stator_token_bytes(api->engine, vision.marker, api->marker, sizeof api->marker, &n, NULL) !=
-            STATOR_OK ||
-        n > sizeof api->marker)
-        return;
+    _Static_assert(sizeof api->marker == sizeof vision.text, "one text");
+    memcpy(api->marker, vision.text, sizeof vision.text);
     api->model.marker = api->marker;
-    api->model.marker_length = n;
+    api->model.marker_length = strlen(api->marker);
     api->model.pictures = vision.pictures;
 }
 

@@ -49,7 +49,7 @@ struct api_model {
     bool refuse_unknown;         /* members of a body that are not known are refused */
     bool limits_reasoning;       /* to reasoning_budget tokens, where a request does not say it */
     uint32_t reasoning_budget;
-    const char *marker; /* text of the token that stands for a picture */
+    const char *marker; /* text that stands for a picture */
     size_t marker_length;
     uint32_t pictures;       /* that a request may have; 0: it takes none */
     bool infills;            /* it has tokens for filling in (stator_infill_tokens) */

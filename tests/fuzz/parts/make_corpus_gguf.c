@@ -48,6 +48,10 @@ static void good_files(void) {
         snprintf(name, sizeof name, "good_%s", archs[i]);
         save(&w, name);
     }
+    w = model("qwen3vl", NULL);
+    gguf_writer_array(&w, "qwen3vl.rope.dimension_sections", GGUF_I32, 4, (int32_t[]){6, 5, 5, 0}, 16);
+    gguf_writer_u32(&w, "qwen3vl.n_deepstack_layers", 1);
+    save(&w, "good_qwen3vl");
     w = model("llama", "llama.attention.head_count_kv");
     w.version = 2;
     gguf_writer_array(&w, "llama.attention.head_count_kv", GGUF_I32, 1, (int32_t[]){1}, 4);

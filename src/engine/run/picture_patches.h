@@ -1,0 +1,13 @@
+/* A picture as a step of the vision tower: its pixels, the angles of its patches, and what these take of the
+ * table of positions. The engine's thread. */
+#ifndef STATOR_ENGINE_RUN_PICTURE_PATCHES_H
+#define STATOR_ENGINE_RUN_PICTURE_PATCHES_H
+
+#include "engine/run/pictures.h"
+
+/* The floats of a value in the exchange of a device in host memory. */
+float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half);
+/* The decoded picture of the place as the one chunk of a step in this slot of the tower's device. */
+void picture_patches_write(const struct stator *s, const struct picture_place *p, uint8_t *slot);
+
+#endif

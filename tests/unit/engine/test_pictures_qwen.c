@@ -1,0 +1,327 @@
+/* Pictures with qwen3vl_merger: embeddings, deepstacks and the logits of the text behind two pictures against
+ * tools/reference_tower.py and tools/reference_pictures.py in float64; the same bits however a prompt is
+ * computed; prefixes; and which files don't go together.
+ *
+ * With two arguments the program writes the files for the references instead:
+ *     test_pictures_qwen /tmp/text.gguf /tmp/tower.gguf
+ *     tools/reference_tower.py /tmp/tower.gguf PIXELS 30 18 tests/data/pictures/qwen_tower.f32
+ *     tools/reference_pictures.py /tmp/text.gguf /tmp/tower.gguf tests/data/pictures/qwen_logits.f32 PROMPT
+ * PIXELS: those of tests/data/pictures/tower.png. PROMPT: below, with the files of `pictures` for -1. */
+#include "engine_harness.h"
+#include "pictures_model.h"
+
+#include "engine/engine.h"
+
+#include <math.h>
+
+enum { SEED = 11, WIDTH = PICTURES_MODEL_WIDTH * (1 + PICTURES_MODEL_DEEP) };
+
+/* -1, -2, -3: <|image_pad|> and the tokens around it. */
+static const int32_t prompt[] = {1, 100, -2, -1, -3, 70, 71, -2, -1, -3, 260, 72, 73};
+enum { PROMPT = sizeof prompt / sizeof prompt[0] };
+
+static const struct {
+    const char *path;
+    uint32_t across, down;
+} files[] = {{"tests/data/pictures/tower.png", 5, 3}, {"tests/data/pictures/tower_3.png", 2, 4}};
+enum { TOKENS = PROMPT - 2 + 5 * 3 + 2 * 4 };
+
+static struct gguf_writer text, towers[2];
+static char text_path[GGUF_WRITER_PATH], tower_paths[2][GGUF_WRITER_PATH];
+static stator_picture pictures[2];
+static int32_t ids[PROMPT];
+
+static char *read_file(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *data = malloc(1 << 20);
+    assert_non_null(data);
+    *n = fread(data, 1, 1 << 20, f);
+    fclose(f);
+    return data;
+}
+
+static int make_files(void **state) {
+    (void)state;
+    text = gguf_writer_new();
+    const int32_t marker = pictures_model_qwen_text(&text, SEED);
+    assert_true(gguf_writer_finish(&text));
+    assert_non_null(gguf_writer_memory_path(&text, text_path));
+    for (int i = 0; i < 2; i++) {
+        const struct tower_model_qwen m = pictures_model_qwen_tower(i == 0 ? BLOCK_F32 : BLOCK_F16);
+        towers[i] = gguf_writer_new();
+        tower_model_write_qwen(&towers[i], &m, SEED);
+        assert_true(gguf_writer_finish(&towers[i]));
+        assert_non_null(gguf_writer_memory_path(&towers[i], tower_paths[i]));
+        size_t n = 0;
+        pictures[i].data = read_file(files[i].path, &n);
+        pictures[i].length = n;
+    }
+    for (size_t i = 0; i < PROMPT; i++)
+        ids[i] = prompt[i] < 0 ? marker - 1 - prompt[i] : prompt[i];
+    return 0;
+}
+
+static int drop_files(void **state) {
+    (void)state;
+    gguf_writer_free(&text);
+    for (int i = 0; i < 2; i++) {
+        gguf_writer_free(&towers[i]);
+        free((void *)(uintptr_t)pictures[i].data);
+    }
+    return 0;
+}
+
+static stator *start(const char *const *more, int tower) {
+    static char vision[GGUF_WRITER_PATH + 32];
+    const char *sets[HARNESS_SETS] = {vision, "vision.decode=1MiB", "memory.staging=1MiB"};
+    size_t n = 3;
+    snprintf(vision, sizeof vision, "model.vision=%s", tower_paths[tower]);
+    while (more != NULL && *more != NULL)
+        sets[n++] = *more++;
+    sets[n] = NULL;
+    return harness_start(text_path, sets);
+}
+
+static stator_request request_of(void) {
+    return (stator_request){.size = sizeof(stator_request),
+                            .kind = STATOR_LOGITS,
+                            .tokens = ids,
+                            .n_tokens = PROMPT,
+                            .pictures = pictures,
+                            .n_pictures = 2};
+}
+
+/* Rows of logits of the request, [TOKENS][vocab], malloced. */
+static float *logits_of(stator *s, const stator_request *q) {
+    const uint32_t vocab = harness_vocab(s);
+    float *out = malloc(TOKENS * vocab * sizeof *out);
+    assert_non_null(out);
+    uint64_t id = 0;
+    size_t rows = 0;
+    stator_error e = {0};
+    if (stator_submit(s, q, &id, &e) != STATOR_OK)
+        fail_msg("submit: %s", e.text);
+    for (;;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
+        if (have && ev.kind == STATOR_EVENT_DONE) {
+            if (ev.reason == STATOR_REASON_FAILED)
+                fail_msg("logits: %s", ev.text);
+            break;
+        }
+        if (!have)
+            continue;
+        assert_true(rows < TOKENS);
+        memcpy(out + rows++ * vocab, ev.logits, vocab * sizeof *out);
+    }
+    assert_int_equal(rows, TOKENS);
+    return out;
+}
+
+static void compare(const char *what, const float *values, const char *path, size_t floats) {
+    size_t bytes = 0;
+    char *reference = read_file(path, &bytes);
+    assert_int_equal(bytes, floats * sizeof(float));
+    double worst = 0, largest = 0;
+    for (size_t i = 0; i < floats; i++) {
+        float want;
+        memcpy(&want, reference + i * sizeof want, sizeof want);
+        worst = fmax(worst, fabs((double)values[i] - (double)want));
+        largest = fmax(largest, fabs((double)want));
+    }
+    print_message("%s: largest difference %g of values up to %g\n", what, worst, largest);
+    assert_true(largest > 0.1 && worst < 1e-3);
+    free(reference);
+}
+
+static void test_reference(void **state) {
+    (void)state;
+    for (int tower = 0; tower < 2; tower++) {
+        static const char *const exact[] = {"memory.kv_type=f32", NULL};
+        stator *s = start(exact, tower);
+        const stator_request q = request_of();
+        float *rows = logits_of(s, &q);
+        for (int i = 0; i < 2; i++) {
+            const struct picture_place *p = &s->pictures.places[i];
+            assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
+            assert_true(p->size.across == files[i].across && p->size.down == files[i].down);
+            assert_int_equal(p->size.tokens, files[i].across * files[i].down);
+        }
+        compare("tower", s->pictures.places[0].memory, "tests/data/pictures/qwen_tower.f32",
+                (size_t)5 * 3 * WIDTH);
+        compare("logits", rows, "tests/data/pictures/qwen_logits.f32", (size_t)TOKENS * harness_vocab(s));
+        free(rows);
+        stator_close(s);
+    }
+}
+
+/* The same bits by threads, batches (which cut pictures apart), tiers and splits. */
+static void test_bits(void **state) {
+    (void)state;
+    static const char *const ways[][4] = {
+        {"cpu.threads=1", NULL},
+        {"cpu.threads=3", "memory.batch=7", NULL},
+        {"cpu.tier=scalar", "cpu.threads=2", "memory.batch=1", NULL},
+        {"cpu.tier=avx2", "memory.batch=33", NULL},
+        {"devices.use=cpu:0, cpu:1", "devices.split=2, 1", "memory.batch=16", NULL},
+    };
+    float *first = NULL;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        stator *s = start(ways[i], 1);
+        const stator_request q = request_of();
+        float *rows = logits_of(s, &q);
+        if (first != NULL)
+            assert_memory_equal(first, rows, (size_t)TOKENS * harness_vocab(s) * sizeof *rows);
+        free(first);
+        first = rows;
+        stator_close(s);
+    }
+    free(first);
+}
+
+/* Text alone has the bits that it has without a tower. */
+static void test_text_alone(void **state) {
+    (void)state;
+    static const int32_t words[] = {1, 60, 61, 62, 100, 101, 102};
+    const size_t n = sizeof words / sizeof words[0];
+    stator *with = start(NULL, 0), *without = harness_start(text_path, NULL);
+    float *a = harness_logits(with, words, n), *b = harness_logits(without, words, n);
+    assert_memory_equal(a, b, n * harness_vocab(with) * sizeof *a);
+    free(a);
+    free(b);
+    stator_close(with);
+    stator_close(without);
+}
+
+/* A greedy answer to the prompt with more text behind it, and how much of it was computed before. */
+static uint32_t answer_of(stator *s, size_t more, int32_t answer[4]) {
+    int32_t long_ids[PROMPT + 16];
+    memcpy(long_ids, ids, sizeof ids);
+    for (size_t i = 0; i < more; i++)
+        long_ids[PROMPT + i] = 80 + (int32_t)i;
+    stator_request q = request_of();
+    q.kind = STATOR_GENERATE;
+    q.tokens = long_ids;
+    q.n_tokens = PROMPT + more;
+    q.max_new = 4;
+    q.ignore_eos = 1;
+    q.sampling = (stator_sampling){.has = STATOR_HAS_TEMPERATURE};
+    uint64_t id = 0;
+    stator_error e = {0};
+    if (stator_submit(s, &q, &id, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    for (int n = 0;;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
+        if (have && ev.kind == STATOR_EVENT_TOKEN)
+            answer[n++] = ev.token;
+        if (have && ev.kind == STATOR_EVENT_DONE) {
+            assert_int_equal(n, 4);
+            return ev.n_cached;
+        }
+    }
+}
+
+/* A second turn finds the first one's tokens, and continues at the same places. */
+static void test_prefix(void **state) {
+    (void)state;
+    static const char *const roomy[] = {"memory.sequences=4", NULL};
+    int32_t first[4], second[4], again[4];
+    stator *s = start(roomy, 0);
+    assert_int_equal(answer_of(s, 0, first), 0);
+    assert_int_equal(answer_of(s, 16, second), 32);
+    stator_close(s);
+    s = start(roomy, 0);
+    assert_int_equal(answer_of(s, 16, again), 0);
+    assert_memory_equal(second, again, sizeof again);
+    stator_close(s);
+}
+
+static void refused(const char *model, const char *vision, stator_status status, const char *what) {
+    const char *sets[] = {vision, "vision.decode=1MiB", "memory.staging=1MiB"};
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 3, .reuse = 1};
+    stator *s = NULL;
+    stator_error e = {0};
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_start(s, &e);
+    stator_close(s);
+    if (strstr(e.text, what) == NULL)
+        fail_msg("expected \"%s\" in: %s", what, e.text);
+    assert_int_equal(st, status);
+}
+
+/* A text model that lacks a key, or has others in its place. */
+static void test_what_does_not_go_together(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        int32_t sections[3];
+        uint32_t deep;
+        stator_status status;
+        const char *said;
+    } rows[] = {
+        {"rope.dimension_sections",
+         {0},
+         0,
+         STATOR_BAD_MODEL,
+         "there is no key 'qwen3vl.rope.dimension_sections'"},
+        {"rope.dimension_sections",
+         {6, 6, 5},
+         0,
+         STATOR_BAD_MODEL,
+         "is 6, 6, 5: interleaved they don't divide the 16"},
+        {"rope.dimension_sections", {4, 6, 6}, 0, STATOR_BAD_MODEL, "is 4, 6, 6: interleaved"},
+        {"rope.dimension_sections", {-1, 6, 6}, 0, STATOR_BAD_MODEL, "value 0 is -1"},
+        {"n_deepstack_layers",
+         {0},
+         0,
+         STATOR_USAGE,
+         "2 layers with deepstack (clip.vision.is_deepstack_layers)"},
+        {"n_deepstack_layers", {0}, 1, STATOR_USAGE, "the text model adds those of 1"},
+        {"n_deepstack_layers", {0}, 4, STATOR_BAD_MODEL, "qwen3vl.n_deepstack_layers"},
+    };
+    char vision[GGUF_WRITER_PATH + 32];
+    snprintf(vision, sizeof vision, "model.vision=%s", tower_paths[0]);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        char key[96], path[GGUF_WRITER_PATH];
+        snprintf(key, sizeof key, "qwen3vl.%s", rows[i].key);
+        w.drop[0] = key;
+        pictures_model_qwen_text(&w, SEED);
+        w.drop[0] = NULL;
+        if (rows[i].sections[1] != 0)
+            gguf_writer_array(&w, key, GGUF_I32, 3, rows[i].sections, sizeof rows[i].sections);
+        if (rows[i].deep != 0)
+            gguf_writer_u32(&w, key, rows[i].deep);
+        assert_true(gguf_writer_finish(&w));
+        assert_non_null(gguf_writer_memory_path(&w, path));
+        refused(path, vision, rows[i].status, rows[i].said);
+        gguf_writer_free(&w);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_text_alone),
+        cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_what_does_not_go_together),
+    };
+    if (argc > 2) {
+        const struct tower_model_qwen m = pictures_model_qwen_tower(BLOCK_F32);
+        text = gguf_writer_new();
+        towers[0] = gguf_writer_new();
+        pictures_model_qwen_text(&text, SEED);
+        tower_model_write_qwen(&towers[0], &m, SEED);
+        return gguf_writer_finish(&text) && gguf_writer_save(&text, argv[1]) &&
+                       gguf_writer_finish(&towers[0]) && gguf_writer_save(&towers[0], argv[2])
+                   ? 0
+                   : 1;
+    }
+    return cmocka_run_group_tests(tests, make_files, drop_files);
+}
