@@ -47,8 +47,11 @@ check_table() {
 }
 
 test_kernels_compile_without_spills_and_use_integer_products() {
-    need_ocloc dg1
-    table dg1 acm-g10 pvc
+    local devices=(acm-g10 pvc)
+    need_ocloc acm-g10
+    # A card of 2020, without dpas, whose kernels are acm-g10's in all but that.
+    [ "${STATOR_TEST_OCLOC:-}" != all ] && [ -z "${STATOR_OCLOC_REQUIRE:-}" ] || devices+=(dg1)
+    table "${devices[@]}"
     check_table
     awk '$2 ~ /^dpas8/ && $1 == "acm-g10" { a++ } $2 ~ /^dpas16/ && $1 == "pvc" { b++ } END { exit !(a && b) }' "$tmp/table" ||
         fail "no module with dpas was compiled"
