@@ -496,8 +496,9 @@ typedef struct stator_stats {
     uint64_t kv_files_written, kv_bytes_written, kv_write_ns;
     uint64_t kv_files_lost; /* not written, because every buffer was in use */
     uint64_t kv_hits;       /* requests that went on from files */
-    uint64_t kv_tokens;     /* prompt tokens that these had from files; tokens_cached has them too */
-    uint64_t kv_wait_ns;    /* that requests waited for files, found or not */
+    uint64_t kv_tokens; /* prompt tokens that these had from files, which tokens_cached has too; and tokens of
+                           texts that were restored */
+    uint64_t kv_wait_ns;  /* that requests waited for files, found or not */
     uint64_t kv_saved_ns; /* what computing kv_tokens would have taken by this run's mean, less kv_wait_ns */
     uint64_t slots_saved, slots_restored; /* actions of stator_slot_submit that have ended well */
     /* memory.experts = "host": rows of experts (a token's chosen expert in a layer) that the CPU has computed

@@ -24,7 +24,11 @@ struct sim_client {
     int32_t open, close, queue[3];
     uint32_t n_prompt, n_told;
     struct sim_text text; /* with its whole answer */
+    bool acts;            /* it is an action with a slot */
+    stator_slot action;
 };
+
+static const char *const sim_names[] = {"a", "another one"};
 
 static struct sim_run {
     struct sim_client clients[SIM_CLIENTS];
@@ -103,7 +107,7 @@ static void sim_prompt(struct sim_client *c) {
     const uint32_t text = (uint32_t)sim_below(SIM_TEXTS + 2);
     struct sim_text *t = &c->text;
     const uint32_t most = sim.shape.context - (uint32_t)sim_below(2);
-    if (other->id != 0 && other != c && sim_below(2) == 0) {
+    if (other->id != 0 && other != c && !other->acts && sim_below(2) == 0) {
         c->n_prompt = t->n = other->n_prompt;
         memcpy(t->tokens, other->text.tokens, t->n * sizeof *t->tokens);
         return;
@@ -197,6 +201,60 @@ static void sim_submit_one(void) {
     sim_text_logits(&sim.shape, &c->text, c->text.n - 1, logits);
 }
 
+/* Saves, restores or erases the text of a slot. Of a restore, the text must be one that was saved; what it
+ * brings back is checked by the steps that use it. */
+static void sim_act(void) {
+    struct sim_client *c = play.clients;
+    while (c < play.clients + SIM_CLIENTS && c->id != 0)
+        c++;
+    if (c == play.clients + SIM_CLIENTS)
+        return;
+    memset(c, 0, sizeof *c);
+    c->acts = true;
+    c->action = (stator_slot){.size = sizeof c->action,
+                              .action = (stator_slot_action)sim_below(3),
+                              .slot = (uint32_t)sim_below(sim.s->planning.want.sequences),
+                              .name = SIM_PICK(sim_names)};
+    stator_error e = {0};
+    uint64_t id = 0;
+    const stator_status st = stator_slot_submit(sim.s, &c->action, &id, &e);
+    if ((st == STATOR_BUSY) != (play.n_live == sim.s->front.n_requests))
+        sim_fail("an action with %u of %u requests there: %d %s", play.n_live, sim.s->front.n_requests,
+                 (int)st, e.text);
+    if (st == STATOR_USAGE && c->action.action == STATOR_SLOT_RESTORE)
+        sim_reach(SIM_SAVE_ABSENT, true);
+    else if (st != STATOR_OK && st != STATOR_BUSY)
+        sim_fail("an action: %s", e.text);
+    if (st != STATOR_OK)
+        return;
+    c->id = id;
+    play.n_live++;
+}
+
+static void sim_check_action(struct sim_client *c, const stator_event *ev) {
+    const bool lost = sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0;
+    const bool refused =
+        c->action.action == STATOR_SLOT_SAVE && ev->status == STATOR_FAILED &&
+        (ev->n_prompt == 0 ? strstr(ev->text, "no text to save") : strstr(ev->text, "cache.kv_")) != NULL;
+    const bool right =
+        ev->kind == STATOR_EVENT_DONE &&
+        (ev->reason == STATOR_REASON_LENGTH || (ev->reason == STATOR_REASON_CANCELLED && c->cancelled) ||
+         (ev->reason == STATOR_REASON_FAILED && (lost || refused)));
+    if (!right || ev->slot != c->action.slot || ev->n_cached > ev->n_prompt || ev->n_generated > 0 ||
+        (c->action.action != STATOR_SLOT_ERASE && ev->n_cached % KV_LAYOUT_BLOCK != 0))
+        sim_fail("action %d with slot %u ends with reason %d, status %d, \"%s\", %u of %u tokens",
+                 (int)c->action.action, c->action.slot, (int)ev->reason, (int)ev->status, ev->text,
+                 ev->n_cached, ev->n_prompt);
+    sim_reach(SIM_SLOT_SAVED, c->action.action == STATOR_SLOT_SAVE && ev->n_cached > 0);
+    sim_reach(SIM_SLOT_RESTORED, c->action.action == STATOR_SLOT_RESTORE && ev->n_cached > 0);
+    sim_reach(SIM_SLOT_ERASED, c->action.action == STATOR_SLOT_ERASE && ev->n_cached > 0);
+    play.ended++;
+    play.cancelled += ev->reason == STATOR_REASON_CANCELLED;
+    play.failed += ev->reason == STATOR_REASON_FAILED;
+    play.n_live--;
+    c->id = 0;
+}
+
 static void sim_check_token(struct sim_client *c, const stator_event *ev) {
     const uint32_t p = c->n_prompt + c->n_told++;
     if (p >= c->text.n || ev->position != p || ev->token != c->text.tokens[p])
@@ -281,7 +339,9 @@ static bool sim_poll(void) {
         sim_fail("an event of request %llu, which %s", (unsigned long long)ev.request,
                  c == NULL ? "has ended" : "is held");
     play.events++;
-    if (ev.kind == STATOR_EVENT_TOKEN)
+    if (c->acts)
+        sim_check_action(c, &ev);
+    else if (ev.kind == STATOR_EVENT_TOKEN)
         sim_check_token(c, &ev);
     else if (ev.kind == STATOR_EVENT_LOGITS)
         sim_check_row(c, &ev);
@@ -342,6 +402,8 @@ static void sim_turn(void) {
             ;
     else if (what < 95)
         sim_pass_time();
+    if (files.on && sim_below(12) == 0)
+        sim_act();
     if (sim_below(files.slow ? 20 : 2) == 0)
         (void)sim_file_job();
     if (sim_below(400) == 0)

@@ -54,7 +54,12 @@
     X(FILES_CHECKPOINT, "a sequence waits for the file of a checkpoint")                                     \
     X(FILES_LOST, "a block that is evicted finds no buffer")                                                 \
     X(FILES_CANCELLED, "a request that waits for files was cancelled")                                       \
-    X(FILES_FULL, "a write failed, and no more is written")
+    X(FILES_FULL, "a write failed, and no more is written")                                                  \
+    X(SLOT_SAVED, "a slot's text was saved")                                                                 \
+    X(SLOT_SAVES_BESIDE, "a save waits for steps that had begun")                                            \
+    X(SLOT_RESTORED, "a slot's text was restored")                                                           \
+    X(SLOT_ERASED, "a slot's text was erased")                                                               \
+    X(SAVE_ABSENT, "a save that is asked for is absent")
 
 #define SIM_STATE_NAME(name, text) SIM_##name,
 enum sim_state { SIM_STATES(SIM_STATE_NAME) SIM_N_STATES };
@@ -97,6 +102,7 @@ static inline void sim_note_sequence(const struct stator *s, const struct engine
     sim_reach(SIM_FILES_AWAITED, kv_disk_waits(q));
     sim_reach(SIM_FILES_CHECKPOINT, q->restore.state == RESTORE_CHECKPOINT);
     sim_reach(SIM_FILES_CANCELLED, kv_disk_waits(q) && step_fill_cancelled(r));
+    sim_reach(SIM_SLOT_SAVES_BESIDE, q->restore.state == RESTORE_SAVES && s->first_step < q->restore.barrier);
     for (uint32_t c = 0; c < s->planning.devices[0].graph.n_caches; c++)
         sim_reach(SIM_RING_WRAPS, s->planning.devices[0].graph.caches[c].kind == GRAPH_RING &&
                                       q->done > q->caches[c].n_blocks * KV_LAYOUT_BLOCK);

@@ -215,21 +215,12 @@ static void assign(struct stator *s, uint32_t slot, const struct engine_sequence
     kv_pool_set_mark(&s->pool, c->block, slot);
 }
 
-/* Whether a step under way writes or reads it. */
-static bool is_busy(const struct stator *s, const struct engine_checkpoint *c) {
-    return (c->written != UINT64_MAX && c->written >= s->first_step) ||
-           (c->read != UINT64_MAX && c->read >= s->first_step);
-}
-
-bool checkpoints_are_held(const struct stator *s, uint32_t slot) {
-    return s->checkpoints[slot].holders > 0 || is_busy(s, &s->checkpoints[slot]);
-}
-
 uint32_t checkpoints_put(struct stator *s, const struct engine_sequence *q, bool *later) {
     uint32_t best = CHECKPOINTS_NONE;
     for (uint32_t i = 0; i < s->n_checkpoints; i++) {
         const struct engine_checkpoint *c = &s->checkpoints[i];
-        const bool busy = is_busy(s, c);
+        const bool busy = (c->written != UINT64_MAX && c->written >= s->first_step) ||
+                          (c->read != UINT64_MAX && c->read >= s->first_step);
         *later = *later || busy;
         if (c->holders == 0 && !busy && is_before(s, i, best))
             best = i;

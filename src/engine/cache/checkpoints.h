@@ -24,9 +24,6 @@ void checkpoints_lay_out(struct stator *s, struct carve *c);
 /* The checkpoint of a kept block, or CHECKPOINTS_NONE. */
 uint32_t checkpoints_of(const struct stator *s, uint32_t block);
 
-/* Whether a sequence is to go on from it, or a step under way writes or reads it. */
-bool checkpoints_are_held(const struct stator *s, uint32_t slot);
-
 /* Sets up q when it is admitted. */
 void checkpoints_begin(struct engine_sequence *q);
 /* Decides where q takes checkpoints in its prompt. The first `common` tokens of the prompt lie in kept

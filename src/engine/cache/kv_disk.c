@@ -239,7 +239,7 @@ static void end(struct stator *s, struct engine_sequence *q, uint32_t blocks) {
     struct engine_restore *r = &q->restore;
     r->state = RESTORE_NOT;
     atomic_fetch_add(&s->kv_disk.wait_ns, clock_ns() - r->began_ns);
-    if (blocks > r->from) {
+    if (blocks > r->from && q->request->slots.action != ACTION_SAVE) {
         atomic_fetch_add(&s->kv_disk.hits, 1);
         atomic_fetch_add(&s->kv_disk.tokens, (uint64_t)(blocks - r->from) * KV_LAYOUT_BLOCK);
     }

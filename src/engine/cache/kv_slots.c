@@ -54,8 +54,7 @@ static void forget(struct stator *s, const struct engine_text *t) {
             break;
     while (last != KV_POOL_NONE) {
         const uint32_t before = kv_pool_before(&s->pool, last);
-        const uint32_t slot = checkpoints_of(s, last);
-        if ((slot != CHECKPOINTS_NONE && checkpoints_are_held(s, slot)) || !kv_pool_forget(&s->pool, last))
+        if (!kv_pool_forget(&s->pool, last))
             break;
         last = before;
     }

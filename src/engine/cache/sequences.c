@@ -233,12 +233,12 @@ static void tell_of_reuse(struct stator *s, struct engine_sequence *q, uint32_t 
     struct engine_request *r = q->request;
     tell_of_pool(s);
     tell_of_sequence(s, q);
-    if (q->done == from)
+    atomic_store(&r->shown.done, q->done);
+    if (q->done == from || r->slots.action != ACTION_NOT)
         return;
     if (atomic_fetch_add(&r->shown.n_cached, q->done - from) == 0)
         atomic_fetch_add(&s->shown.hits, 1);
     atomic_fetch_add(&s->shown.tokens_cached, q->done - from);
-    atomic_store(&r->shown.done, q->done);
 }
 
 void sequences_go_on(struct stator *s, struct engine_sequence *q, uint32_t blocks) {
