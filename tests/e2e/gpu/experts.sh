@@ -1,6 +1,8 @@
 # Mixture of experts in the plan: their matrices, routes and rows are in it, on CPUs and GPUs, and scratch does not grow with the
 # context.
 . tests/lib.sh
+. tests/lib_serve.sh
+. tests/lib_gpu.sh
 
 scratch() { # DEVICE CONTEXT
     expect 0 "$stator" plan "$shared/oracles/models/qwen3moe.gguf" $1 --set memory.context=$2 --set memory.batch=64 --json
@@ -76,6 +78,26 @@ test_host() {
     said 'memory.experts = "host": a CPU device of devices.use would share the processors'
     expect 2 "$stator" plan configs/demo.gguf --device g=1GiB --set memory.experts=host
     said 'memory.experts = "host": this model has no experts'
+}
+
+# A server on a GPU whose experts the processors compute tells their rows: 3 tokens and the last of 2 others, each with its experts in
+# each layer.
+test_helped_rows_in_the_metrics() {
+    need_shared oracles/models/qwen3moe.gguf
+    need_driver
+    local rows
+    serve_config=$shared/oracles/models/qwen3moe.gguf
+    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small")
+    serve --set 'devices.use="level_zero:0"' --set memory.experts=host --set memory.context=64 --set memory.batch=16
+    ready
+    complete 1,2,3 2
+    get /metrics
+    answered 200
+    rows=$("$stator" inspect "$serve_config" | awk '/qwen3moe.block_count/ { n = $NF } /qwen3moe.expert_used_count/ { used = $NF } END { print 4 * n * used }')
+    grep -q "^stator_helped_rows_total $rows" "$tmp/answer" || fail "$rows rows are expected: $(grep '^stator_helped' "$tmp/answer")"
+    grep -q '^stator_helped_seconds_total 0\.*[0-9]*[1-9]' "$tmp/answer" || fail "no time: $(grep '^stator_helped' "$tmp/answer")"
+    kill -TERM $pid
+    ends 0
 }
 
 run_tests

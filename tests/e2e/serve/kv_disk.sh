@@ -25,7 +25,8 @@ test_a_server_goes_on_from_files() {
     cmp "$tmp/first" "$tmp/said" || fail "another answer from files"
     get /metrics
     [ "$(metric kv_hits_total)" = 1 ] && [ "$(metric kv_tokens_total)" = 192 ] && [ "$(metric kv_files_read_total)" = 6 ] &&
-        [ "$(metric kv_files)" = 6 ] && [ "$(metric kv_read_bytes_total)" -gt 0 ] ||
+        grep -q '^stator_kv_saved_seconds [0-9]' "$tmp/answer" || fail "no time saved in the metrics"
+    [ "$(metric kv_files)" = 6 ] && [ "$(metric kv_read_bytes_total)" -gt 0 ] ||
         fail "the metrics say: $(grep '^stator_kv' "$tmp/answer" | tr '\r\n' '  ')"
     kill -TERM $pid
     ends 0
