@@ -100,6 +100,8 @@ def softmax(x, sink=None):
 
 
 class Model:
+    pictures = None
+
     def __init__(self, path, context):
         self.meta, self.tensors = read_model(path)
         self.arch, self.context = self.meta['general.architecture'], context
@@ -236,7 +238,10 @@ class Model:
         if self.arch in BOTH_SIDES:
             scores = np.where(np.abs(behind) > (n if window is None else window // 2), -np.inf, scores)
         else:
-            scores = np.where((behind < 0) | (behind >= (window or n)), -np.inf, scores)
+            hidden = (behind < 0) | (behind >= (window or n))
+            if self.pictures is not None:  # the number of each token's picture, or -1: tokens of a picture see each other
+                hidden &= (self.pictures[:, None] != self.pictures) | (self.pictures < 0)
+            scores = np.where(hidden, -np.inf, scores)
         p = softmax(scores, self.w('attn_sinks.weight')[:, None, None] if self.has('attn_sinks.weight') else None)
         out = np.einsum('hij,jhd->ihd', p, v)
         return self.product((out if gate is None else out * sigmoid(gate)).reshape(n, -1), 'attn_output')

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Logits of a small qwen3vl model behind pictures, in float64, from the published formulas alone: what
-tests/unit/engine/test_pictures_qwen.c compares with. Needs numpy; both files have F32 tensors only.
+"""Logits of a small qwen3vl or gemma3 model behind pictures, in float64, from the published formulas alone: what
+tests/unit/engine/test_pictures_qwen.c and test_pictures_gemma.c compare with. Needs numpy; both files have F32 tensors only.
 
     tools/reference_pictures.py MODEL.gguf MMPROJ.gguf OUTPUT PART...
 
@@ -76,10 +76,27 @@ class Seeing(Model):
         return self.head(self.norm(x, self.tensors['output_norm.weight']))
 
 
+class SeeingBothSides(Model):
+    """gemma3: only text is scaled by the root of the width, and tokens of a picture see each other."""
+    def see(self, tower, parts):
+        rows, pictures = [], []
+        for i, part in enumerate(parts):
+            text = part.isdigit()
+            rows.append(self.tensors['token_embd.weight'][[int(part)]] * np.sqrt(self.key('embedding_length')) if text
+                        else tower.encode(read_png(part)))
+            pictures += [-1 if text else i] * len(rows[-1])
+        self.pictures, self.kept, x = np.array(pictures), {}, np.vstack(rows)
+        for i in range(self.key('block_count')):
+            x = self.layer_of(x, i, 1.0)
+        return self.head(self.norm(x, self.tensors['output_norm.weight']))
+
+
 def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
-    Seeing(sys.argv[1], 256).see(Tower(sys.argv[2]), sys.argv[4:]).astype('<f4').tofile(sys.argv[3])
+    tower = Tower(sys.argv[2])
+    model = (SeeingBothSides if tower.kind == 'gemma3' else Seeing)(sys.argv[1], 256)
+    model.see(tower, sys.argv[4:]).astype('<f4').tofile(sys.argv[3])
 
 
 if __name__ == '__main__':

@@ -16,10 +16,6 @@ static const struct tower_tensor *global(const struct parts *p, enum tower_part 
     return &p->s->tower->global[part];
 }
 
-static bool is_qwen(const struct parts *p) {
-    return p->s->tower->projector == TOWER_QWEN3VL;
-}
-
 /* A head as the tensors have it; attention's kernels work on head_dim_k, which is more where that is no
  * multiple of 32. */
 static uint32_t head_of(const struct tower *t) {
@@ -59,7 +55,7 @@ static struct graph_op *multiply(struct parts *p, uint32_t layer, uint32_t in, u
     return op;
 }
 
-/* The patches' pixels become rows: pixtral's are normed, qwen3vl's get what their places have. */
+/* The patches' pixels become rows: pixtral's are normed, the others get what their places have. */
 static void add_patches(struct parts *p) {
     struct graph *g = p->g;
     const struct tower *t = p->s->tower;
@@ -75,7 +71,7 @@ static void add_patches(struct parts *p) {
         return;
     }
     multiply(p, GRAPH_NONE, g->pictures, p->x, &matrix);
-    if (next.weight->ne[0] > 0)
+    if (t->projector == TOWER_QWEN3VL)
         multiply(p, GRAPH_NONE, g->pictures, p->x, &next)->epilogue = GRAPH_RESIDUAL;
     g->blends = graph_add_value(g, "places", GRAPH_EXCHANGE, batch, sizeof(struct step_blend) / sizeof(float),
                                 GRAPH_F32);
@@ -232,6 +228,23 @@ static void add_qwen_projector(struct parts *p) {
     add_two_products(p, GRAPH_NONE, squares, up, global(p, TOWER_DOWN), 0);
 }
 
+/* The mean of each square of rows, normed, through a matrix that is stored the other way round. */
+static void add_gemma_projector(struct parts *p) {
+    struct graph *g = p->g;
+    const struct tower *t = p->s->tower;
+    const uint32_t normed =
+        graph_add_value(g, "post_norm", GRAPH_SCRATCH, g->want.batch, t->width, GRAPH_F32);
+    add_norm(p, GRAPH_NONE, p->x, normed, global(p, TOWER_POST_NORM));
+    g->tail = g->n_ops;
+    const uint32_t means = add_rows(p, GRAPH_NONE, "means", t->width, GRAPH_F32);
+    graph_add_op(g, GRAPH_MERGE, GRAPH_NONE, normed, means)->merge =
+        (struct graph_merge){.rows = t->merge * t->merge, .mean = true};
+    const uint32_t tokens = add_rows(p, GRAPH_NONE, "means_norm", t->width, GRAPH_F32);
+    add_norm(p, GRAPH_NONE, means, tokens, global(p, TOWER_SOFT_NORM))->wanted = true;
+    graph_op_weight(g, graph_add_op(g, GRAPH_PROJECT, GRAPH_NONE, tokens, g->logits),
+                    global(p, TOWER_PROJECTION)->weight, NULL, 0);
+}
+
 static void add_pixtral_projector(struct parts *p) {
     struct graph *g = p->g;
     const struct tower *t = p->s->tower;
@@ -267,8 +280,10 @@ static void build(struct graph *g, const struct shape *s) {
         if (s->tower->layer[i][TOWER_DEEP_NORM].weight != NULL)
             add_deepstack(&p, i, deep++);
     }
-    if (is_qwen(&p))
+    if (s->tower->projector == TOWER_QWEN3VL)
         add_qwen_projector(&p);
+    else if (s->tower->projector == TOWER_GEMMA3)
+        add_gemma_projector(&p);
     else
         add_pixtral_projector(&p);
 }
@@ -276,10 +291,6 @@ static void build(struct graph *g, const struct shape *s) {
 /* A layer with deepstack, and as many more as what stands outside layers needs beside its own room. */
 static const struct arch vision = {
     .name = "clip", .build = build, .layer = {.ops = 18, .values = 13, .weights = 21}};
-
-bool vision_computes(enum tower_projector p) {
-    return p == TOWER_PIXTRAL || p == TOWER_QWEN3VL;
-}
 
 static stator_status check_sizes(const struct gguf *g, const struct tower *t, stator_error *e) {
     if (head_of(t) > MOST_HEAD)
@@ -305,12 +316,6 @@ stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct towe
     stator_status st = tower_read(g, t, e);
     if (st != STATOR_OK)
         return st;
-    if (!vision_computes(t->projector))
-        return error_set(e, STATOR_USAGE,
-                         "%s: towers of the projector %s are read (`stator inspect`), but not computed yet; "
-                         "so far those of %s and %s are",
-                         gguf_path(g, 0), tower_projector_name(t->projector),
-                         tower_projector_name(TOWER_QWEN3VL), tower_projector_name(TOWER_PIXTRAL));
     st = check_sizes(g, t, e);
     if (st != STATOR_OK)
         return st;

@@ -8,19 +8,17 @@
  *
  * qwen3vl_merger: graph.blends says what a patch takes of the table of positions, norms are layer norms, and
  * behind a token's row are those of the deepstacks. Its pairs of RoPE are as neox has them. Heads whose size
- * is no multiple of 32 get zeros behind them for attention, and lose them again. gemma3 has no graph yet. */
+ * is no multiple of 32 get zeros behind them for attention, and lose them again. gemma3: the same without
+ * RoPE (all angles are 0) and without deepstacks; a picture has the table's size, so a patch takes one row of
+ * it. */
 #ifndef STATOR_ARCH_VISION_H
 #define STATOR_ARCH_VISION_H
 
 #include "graph/graph.h"
 #include "model/tower.h"
 
-/* Whether there is a graph for it. */
-bool vision_computes(enum tower_projector p);
-
 /* Fills *t and *s of an open file; s->tower is t. max_pixels bounds a picture (tower_most_patches).
- * STATOR_BAD_MODEL: as tower_read, or sizes that we can't compute with. STATOR_USAGE: a projector without a
- * graph. */
+ * STATOR_BAD_MODEL: as tower_read, or sizes that we can't compute with. */
 stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct tower *t, struct shape *s,
                           stator_error *e);
 

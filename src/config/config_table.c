@@ -39,15 +39,16 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(vision, max_pixels), .kind = CONFIG_KIND_INTEGER, .min = 256, .max = 1 << 24,
          .default_text = "1500000", .unit = "pixels",
          .help = "The most pixels of a picture that the tower sees; larger pictures shrink. Memory and time "
-                 "of the tower follow from it."},
+                 "of the tower follow from it. Pictures of gemma3 towers have one size."},
     [CONFIG_VISION_PICTURES] =
         {KEY(vision, pictures), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_PICTURES,
          .default_text = "4", .unit = "pictures",
-         .help = "Pictures whose embeddings are held at a time, of all requests together. A request can't have "
-                 "more."},
+         .help =
+             "Pictures whose embeddings are held at a time, of all requests together. A request can't have "
+             "more."},
     [CONFIG_VISION_DECODE] =
-        {KEY(vision, decode), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 4 * GIB,
-         .default_text = "128MiB", .unit = "bytes",
+        {KEY(vision, decode), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 4 * GIB, .default_text = "128MiB",
+         .unit = "bytes",
          .help = "Memory to decode a picture's file in: four bytes per pixel, and for some files ten. A file "
                  "that needs more is refused."},
     [CONFIG_DEVICES_USE] =

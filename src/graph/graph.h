@@ -61,11 +61,15 @@ enum graph_kind {
     GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
     GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
-    GRAPH_MERGE, /* for the rows whose logits the step wants: row r of out has merge.rows rows of `in`, from
-                    row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
-                    columns 0, then their columns 1, .. */
-    GRAPH_BLEND, /* out += four rows of weight[0], each times a factor, in their order: struct step_blend of
-                    each token in `in` */
+    GRAPH_MERGE,   /* for the rows whose logits the step wants: row r of out has merge.rows rows of `in`, from
+                      row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
+                      columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, 1 / rows, sum) in
+                      their order from +0 */
+    GRAPH_PROJECT, /* for the rows whose logits the step wants: out[column[0]..] = in x weight[0], which is
+                      stored the other way round, with a row per column of `in`: fmaf in their order from +0
+                    */
+    GRAPH_BLEND,   /* out += four rows of weight[0], each times a factor, in their order: struct step_blend of
+                      each token in `in` */
     GRAPH_FEATURES, /* out += columns op.features .. of `in`, in the rows of tokens GRAPH_PICTURE */
     GRAPH_SPREAD, /* out = heads of `in`, of spread.from columns each, in spread.to columns each: cut off, or
                      with zeros behind them */
@@ -186,7 +190,7 @@ struct graph_rope {
 /* Parameters of MERGE and SPREAD. */
 struct graph_merge {
     uint32_t rows;
-    bool woven;
+    bool woven, mean;
 };
 struct graph_spread {
     uint32_t from, to;
@@ -207,6 +211,8 @@ struct graph_attention {
     uint32_t skip; /* number of first tokens that only their own query sees; 0 or 1 */
     bool both;     /* a query also sees the tokens behind it, as many as the window has before it (without a
                       window all). A chunk is then a whole text. */
+    bool pictures; /* a chunk that begins with a token GRAPH_PICTURE is the rest of one picture: its queries
+                      see, beside what they see otherwise, all of the chunk. On CPUs only */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
                           a query, or the groups of a product, that are done, and are 0 before and after every
                           op. GRAPH_NONE: the device does not count */

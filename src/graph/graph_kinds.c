@@ -32,6 +32,7 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_SOFTCAP] = {.name = "softcap", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_GELU] = {.name = "gelu", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MERGE] = {.name = "merge", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
+    [GRAPH_PROJECT] = {.name = "project", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_BLEND] = {.name = "blend",
                      .reads = GRAPH_IN | GRAPH_OUT,
                      .writes = GRAPH_OUT,

@@ -422,7 +422,7 @@ stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t heig
     CHECK(width > 0 && height > 0);
     if (t->projector == TOWER_GEMMA3) {
         const uint32_t side = t->image_size / unit;
-        *size = (struct tower_size){t->image_size, t->image_size, side, side, side * side};
+        *size = (struct tower_size){t->image_size, t->image_size, side, side, side * side + 1};
         return STATOR_OK;
     }
     if (ARITH_MAX(width, height) > 200 * (uint64_t)ARITH_MIN(width, height))

@@ -7,6 +7,7 @@
  * - qwen3vl_merger (Qwen3-VL, Qwen3.5 and later): pictures keep their shape; patches are merged side by side
  * in squares of merge x merge, each of which is one token; some layers have deepstack mergers.
  * - gemma3: pictures become squares; the outputs are averaged over squares of merge x merge, one token each.
+ * A token <start_of_image> of the text model comes before them.
  * - pixtral (Pixtral, Mistral Small 3.1 and 3.2): pictures keep their shape and have at most image_size
  * pixels a side; squares of merge x merge patches become one token. Its norms are RMS norms. q and k are
  * stored with the pairs of RoPE side by side. A token [IMG_BREAK] of the text model follows each row of
@@ -103,7 +104,7 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
 struct tower_size {
     uint32_t width, height; /* of the picture that the tower sees */
     uint32_t across, down;  /* tokens that the tower makes: across x down */
-    uint32_t tokens;        /* of a prompt: those, and pixtral's behind each row */
+    uint32_t tokens;        /* of a prompt: those, and pixtral's behind each row, gemma3's in front */
 };
 
 /* The most patches that a picture becomes. */

@@ -85,6 +85,25 @@ static void size_pictures(struct planning *s) {
     p->bytes = pages_rounded(arith_must_add(arith_must_mul(p->n, p->each), p->decode_bytes));
 }
 
+/* A picture's tokens see each other, and all of them are in the window of each. */
+static stator_status check_gemma(const struct tower *t, const struct shape *text, stator_error *e) {
+    struct tower_size size;
+    stator_status st = tower_size_of(t, 1, 1, TOWER_PIXELS, &size, e);
+    if (st == STATOR_OK && strcmp(text->arch_name, "gemma3") != 0)
+        st = error_set(
+            e, STATOR_USAGE,
+            "model.vision: the projector %s needs a text model of the architecture gemma3, this one "
+            "is %s",
+            tower_projector_name(t->projector), text->arch_name);
+    if (st == STATOR_OK && text->window > 0 && text->window < size.tokens)
+        st = error_set(
+            e, STATOR_USAGE,
+            "model.vision: a picture has %u tokens, which is more than the window of the text model "
+            "(%u)",
+            size.tokens, text->window);
+    return st;
+}
+
 /* What a text model must be to go with the tower. */
 static stator_status check_text(const struct planning *s, const struct tower *t, const struct shape *text,
                                 stator_error *e) {
@@ -104,6 +123,8 @@ static stator_status check_text(const struct planning *s, const struct tower *t,
                          "(clip.vision.is_deepstack_layers), the text model adds those of %u "
                          "(%s.n_deepstack_layers): take the mmproj file of this model",
                          s->config.model.vision, t->deepstacks, text->deepstacks, text->arch_name);
+    if (t->projector == TOWER_GEMMA3)
+        return check_gemma(t, text, e);
     if (t->projector != TOWER_QWEN3VL)
         return STATOR_OK;
     stator_status st = shape_check_sections(s->gguf, text, e);

@@ -95,9 +95,9 @@ static void walk_tower(const struct gguf *g, size_t size) {
     fuzz_accepted("tower");
     static struct shape shape;
     const stator_status st = vision_read(g, TOWER_PIXELS, &tower, &shape, &e);
-    CHECK(st == STATOR_OK || st == STATOR_BAD_MODEL || st == STATOR_USAGE);
+    CHECK(st == STATOR_OK || st == STATOR_BAD_MODEL);
     if (st == STATOR_OK) {
-        CHECK(vision_computes(tower.projector) && shape.head_dim_k % 32 == 0);
+        CHECK(shape.head_dim_k % 32 == 0);
         CHECK(shape.n_rot <= shape.head_dim_k && shape.vocab == tower_row_width(&tower));
         fuzz_accepted("computed tower");
     }

@@ -106,6 +106,71 @@ static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t r
     return marker;
 }
 
+/* A text model of the architecture gemma3 with random weights of the type F32: five layers with a window (0: none),
+ * one that sees all tokens. Everything; call gguf_writer_finish afterwards. Returns the id of <start_of_image>;
+ * <end_of_image> follows. */
+static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t random, uint32_t window) {
+    static struct tiny_vocab v; /* large */
+    enum { LAYERS = 6, WIDTH = PICTURES_MODEL_WIDTH, FF = 40, HEADS = 3, HEAD = 32 };
+    static const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } rows[] = {{"attn_norm", WIDTH, 0},
+                {"attn_q", WIDTH, HEADS * HEAD},
+                {"attn_k", WIDTH, HEAD},
+                {"attn_v", WIDTH, HEAD},
+                {"attn_q_norm", HEAD, 0},
+                {"attn_k_norm", HEAD, 0},
+                {"attn_output", HEADS * HEAD, WIDTH},
+                {"post_attention_norm", WIDTH, 0},
+                {"ffn_norm", WIDTH, 0},
+                {"ffn_gate", WIDTH, FF},
+                {"ffn_up", WIDTH, FF},
+                {"ffn_down", FF, WIDTH},
+                {"post_ffw_norm", WIDTH, 0}};
+    const int32_t marker =
+        pictures_model_vocab(&v, (const char *const[3]){"<start_of_image>", "<end_of_image>", "<unused>"});
+    const struct tiny_model keys = {.arch = "gemma3",
+                                    .n_layers = LAYERS,
+                                    .n_embd = WIDTH,
+                                    .n_ff = FF,
+                                    .n_heads = HEADS,
+                                    .n_kv_heads = 1,
+                                    .head_dim = HEAD,
+                                    .vocab = v.n};
+    w->drop[0] = "gemma3.context_length";
+    tiny_model_keys(w, &keys);
+    w->drop[0] = NULL;
+    gguf_writer_u32(w, "gemma3.context_length", 160);
+    if (window > 0)
+        gguf_writer_u32(w, "gemma3.attention.sliding_window", window);
+    tower_model_random(w, &random, "token_embd.weight", BLOCK_F32, 2, (uint64_t[]){WIDTH, v.n}, 0, 1);
+    tower_model_random(w, &random, "output_norm.weight", BLOCK_F32, 1, (uint64_t[]){WIDTH}, 1, 0.25f);
+    for (uint32_t i = 0; i < LAYERS; i++)
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            char name[96];
+            const bool norm = rows[k].rows == 0;
+            snprintf(name, sizeof name, "blk.%u.%s.weight", i, rows[k].name);
+            tower_model_random(w, &random, name, BLOCK_F32, norm ? 1 : 2,
+                               (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
+        }
+    tiny_vocab_write(&v, w, "llama");
+    return marker;
+}
+
+/* Heads of 36, pictures of 24 x 24 pixels, 8 x 8 patches and 16 tokens. */
+static inline struct tower_model_gemma pictures_model_gemma_tower(uint32_t type) {
+    return (struct tower_model_gemma){.width = 72,
+                                      .ff = 40,
+                                      .layers = 2,
+                                      .heads = 2,
+                                      .text = PICTURES_MODEL_WIDTH,
+                                      .patch = 3,
+                                      .merge = 2,
+                                      .image_size = 24,
+                                      .type = type};
+}
+
 /* Heads of 36, so that they need room, a square of 4 x 4 positions, deepstack in layers 0 and 2 of 3. */
 static inline struct tower_model_qwen pictures_model_qwen_tower(uint32_t type) {
     return (struct tower_model_qwen){.width = 72,

@@ -174,6 +174,54 @@ static inline void tower_model_write_qwen(struct gguf_writer *w, const struct to
     tower_model_random_pair(w, &random, "mm.", "2", m->type, M, m->text);
 }
 
+/* A gemma3 tower with random weights, F32 or another type of matrices. */
+struct tower_model_gemma {
+    uint32_t width, ff, layers, heads, text, patch, merge, image_size;
+    uint32_t type;
+};
+
+/* Everything; call gguf_writer_finish afterwards. */
+static inline void tower_model_write_gemma(struct gguf_writer *w, const struct tower_model_gemma *m,
+                                           uint64_t random) {
+    const struct {
+        const char *name;
+        uint32_t v;
+    } numbers[] = {{"embedding_length", m->width}, {"feed_forward_length", m->ff},
+                   {"block_count", m->layers},     {"attention.head_count", m->heads},
+                   {"projection_dim", m->text},    {"patch_size", m->patch},
+                   {"image_size", m->image_size},  {"projector.scale_factor", m->merge}};
+    const float mean[3] = {0.5f, 0.25f, 0.375f}, spread[3] = {0.25f, 0.5f, 0.375f};
+    const uint64_t W = m->width, F = m->ff, P = m->patch, side = m->image_size / P;
+    const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } rows[] = {{"ln1", W, 0},      {"attn_q", W, W}, {"attn_k", W, W}, {"attn_v", W, W},
+                {"attn_out", W, W}, {"ln2", W, 0},    {"ffn_up", W, F}, {"ffn_down", F, W}};
+    gguf_writer_text(w, "general.architecture", "clip");
+    gguf_writer_text(w, "clip.projector_type", "gemma3");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "clip.vision.%s", numbers[i].name);
+        gguf_writer_u32(w, key, numbers[i].v);
+    }
+    gguf_writer_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    gguf_writer_array(w, "clip.vision.image_mean", GGUF_F32, 3, mean, sizeof mean);
+    gguf_writer_array(w, "clip.vision.image_std", GGUF_F32, 3, spread, sizeof spread);
+    tower_model_random(w, &random, "v.patch_embd.weight", m->type, 4, (uint64_t[]){P, P, 3, W}, 0, 0.125f);
+    tower_model_random(w, &random, "v.patch_embd.bias", BLOCK_F32, 1, &W, 0, 0.25f);
+    tower_model_random(w, &random, "v.position_embd.weight", m->type, 2, (uint64_t[]){W, side * side}, 0, 1);
+    for (uint32_t i = 0; i < m->layers; i++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "v.blk.%u.", i);
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+            tower_model_random_pair(w, &random, prefix, rows[k].name, m->type, rows[k].cols, rows[k].rows);
+    }
+    tower_model_random_pair(w, &random, "v.", "post_ln", m->type, W, 0);
+    tower_model_random(w, &random, "mm.soft_emb_norm.weight", BLOCK_F32, 1, &W, 1, 0.25f);
+    tower_model_random(w, &random, "mm.input_projection.weight", m->type, 2, (uint64_t[]){m->text, W}, 0,
+                       0.25f);
+}
+
 /* A pixtral tower with random weights, F32 or another type of matrices. */
 struct tower_model_pixtral {
     uint32_t width, ff, layers, heads, text, patch, merge, image_size;

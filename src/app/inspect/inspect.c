@@ -351,9 +351,7 @@ static stator_status inspect_tower(struct report *r, struct shape *s, const stru
     r->shape = s;
     r->why_not = e->text;
     if (st == STATOR_OK) {
-        r->why_not = vision_computes(t->projector)
-                         ? "it is a vision tower, which model.vision names beside the path of its text model"
-                         : "vision towers of this projector are read, but not computed yet";
+        r->why_not = "it is a vision tower, which model.vision names beside the path of its text model";
         r->tower = t;
         r->n_pictures = images->n;
     }

@@ -160,6 +160,22 @@ static void build_merge(struct op_graph *b) {
         (struct graph_merge){.rows = b->sizes->used, .woven = b->sizes->woven};
 }
 
+static void build_mean(struct op_graph *b) {
+    const uint32_t in = add_value(b, "wide", OP_CASES_BATCH * b->sizes->used, b->sizes->in, GRAPH_F32);
+    fill_value(b, in);
+    begin_tail(b);
+    add_op(b, GRAPH_MERGE, in, add_output(b, b->sizes->in))->merge =
+        (struct graph_merge){.rows = b->sizes->used, .mean = true};
+}
+
+/* A matrix that is stored the other way round. */
+static void build_project(struct op_graph *b) {
+    const struct gguf_tensor *m = add_matrix(b, b->sizes->out, b->sizes->in);
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    begin_tail(b);
+    graph_op_weight(&b->graph, add_op(b, GRAPH_PROJECT, in, add_output(b, b->sizes->out)), m, NULL, 0);
+}
+
 /* The output matrix with the norm before it. */
 static void build_tail(struct op_graph *b) {
     const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
@@ -591,6 +607,8 @@ static const struct op_case cases[] = {
      31,
      {.heads = 5, .dim = 96, .out = 72, .cpu_only = true},
      {0}},
+    {"merge, mean", build_mean, OP_CASES_ONE, 36, {.in = 66, .used = 9, .cpu_only = true}, {0}},
+    {"project", build_project, OP_CASES_BLOCKS, 37, {.in = 75, .out = 256, .cpu_only = true}, {0}},
     {"merge, one behind the other",
      build_merge,
      OP_CASES_ONE,

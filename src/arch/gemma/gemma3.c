@@ -1,6 +1,8 @@
 /* gemma2 and gemma3: norms also behind attention and feed-forward, GELU, a scaled embedding; windows. gemma2
  * caps scores and logits, and every second layer sees all tokens. gemma3 norms heads; of every six layers the
- * last sees all tokens, the others a window, with a base of RoPE of their own and no scaling. */
+ * last sees all tokens, the others a window, with a base of RoPE of their own and no scaling. Tokens of a
+ * picture see each other, on both sides (transformers: the causal mask, or that of the window, or the same
+ * picture). */
 #include "arch/parts/parts.h"
 
 #include <math.h>
@@ -74,9 +76,10 @@ static stator_status check_embedding(const struct gguf *g, const struct shape *s
                       s->dense_in == NULL ? 2 : 3, s->dense_in == NULL ? 3 : 2);
 }
 
-static void build(struct graph *g, const struct shape *s) {
+static void build_layers(struct graph *g, const struct shape *s, bool pictures) {
     struct parts p;
     parts_begin(&p, g, s);
+    p.pictures = pictures;
     const uint32_t all = p.kv, angles = p.angles;
     const uint32_t width = s->sees_ahead ? s->window / 2 + 1 : s->window;
     const uint32_t window = s->window > 0 ? parts_window(&p, width) : all;
@@ -92,11 +95,19 @@ static void build(struct graph *g, const struct shape *s) {
     parts_end(&p);
 }
 
+static void build(struct graph *g, const struct shape *s) {
+    build_layers(g, s, false);
+}
+
+static void build3(struct graph *g, const struct shape *s) {
+    build_layers(g, s, true);
+}
+
 const struct arch arch_gemma3 = {.name = "gemma3",
-                                 .models = "gemma 3 (1B to 27B; text)",
+                                 .models = "gemma 3 (1B to 27B; pictures on the CPU)",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
-                                 .build = build,
+                                 .build = build3,
                                  .layer = {.ops = 10, .values = 10, .weights = 16}};
 
 const struct arch arch_gemma2 = {.name = "gemma2",

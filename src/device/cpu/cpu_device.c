@@ -121,7 +121,7 @@ static size_t norm_stride(const struct device_model *m) {
         if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
             most = ARITH_MAX(most, m->graph->values[op->out].width / ARITH_MAX(op->norm.parts, 1u));
         if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_MERGE ||
-            op->kind == GRAPH_BLEND || op->kind == GRAPH_SPREAD)
+            op->kind == GRAPH_BLEND || op->kind == GRAPH_SPREAD || op->kind == GRAPH_PROJECT)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));

@@ -139,6 +139,7 @@ void cpu_step_quantise(const struct member *m, const struct graph_op *op);
 /* cpu_tower.c */
 void cpu_tower_gelu(const struct member *m, const struct graph_op *op);
 void cpu_tower_merge(const struct member *m, const struct graph_op *op);
+void cpu_tower_project(const struct member *m, const struct graph_op *op);
 void cpu_tower_blend(const struct member *m, const struct graph_op *op);
 void cpu_tower_spread(const struct member *m, const struct graph_op *op);
 void cpu_tower_features(const struct member *m, const struct graph_op *op);

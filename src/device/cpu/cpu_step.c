@@ -441,11 +441,21 @@ struct sight {
     uint32_t last, window;
 };
 
+/* Whether the chunk's tokens are the rest of a picture, which see each other. */
+static bool sees_picture(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
+    const int32_t *tokens = (const int32_t *)(const void *)(m->slot + m->h->at_tokens);
+    return op->attention.pictures && tokens[c->first] == GRAPH_PICTURE;
+}
+
 /* Where tokens see both sides, kernels take each query for itself, as if it stood at the end of what it sees.
  */
 static struct sight sight_of(const struct graph_op *op, const struct graph_cache *kv,
-                             const struct step_chunk *c, uint32_t query) {
+                             const struct step_chunk *c, uint32_t query, bool picture) {
     const uint32_t at = c->position + query, end = c->position + c->n - 1;
+    if (picture && kv->window != 0 && at >= kv->window)
+        return (struct sight){end, end - (at + 1 - kv->window) + 1};
+    if (picture)
+        return (struct sight){end, 0};
     if (!op->attention.both)
         return (struct sight){at, kv->window};
     if (kv->window == 0)
@@ -463,8 +473,9 @@ struct kernels_attention cpu_step_attention(const struct member *m, const struct
     uint32_t group = g->heads / g->kv_heads, token = c->first + first;
     uint32_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
     const uint8_t *base = cache_block(m, op->cache, op->cache_layer, g->latent ? 0 : head, 0);
-    const struct sight see = sight_of(op, kv, c, first);
-    CHECK(!g->both || n == 1);
+    const bool picture = sees_picture(m, op, c);
+    const struct sight see = sight_of(op, kv, c, first, picture);
+    CHECK((!g->both && !picture) || n == 1);
     return (struct kernels_attention){
         .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * g->dim_k,
         .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * g->dim_v,
@@ -513,12 +524,14 @@ struct attention_cut {
     uint32_t window;
     uint32_t parts; /* into so many at least, if there are queries: where heads are fewer than members */
     bool splits;
-    bool single;    /* an item is one query */
+    bool single;   /* an item is one query, */
+    bool pictures; /* or is where a chunk is a picture */
+    const int32_t *tokens;
     uint64_t items; /* of all heads of all chunks */
 };
 
 static uint32_t queries_of_item(const struct attention_cut *cut, const struct step_chunk *c) {
-    if (cut->single)
+    if (cut->single || (cut->pictures && cut->tokens[c->first] == GRAPH_PICTURE))
         return 1;
     return ARITH_MIN(kernels_attention_queries(cut->group), (c->n + cut->parts - 1) / cut->parts);
 }
@@ -547,6 +560,8 @@ static struct attention_cut attention_cut(const struct member *m, const struct g
                                 .window = m->g->caches[op->cache].window,
                                 .parts = (m->n + heads - 1) / heads,
                                 .single = a->both,
+                                .pictures = a->pictures,
+                                .tokens = (const int32_t *)(const void *)(m->slot + m->h->at_tokens),
                                 .splits = !a->both && m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
                                           heads < 8 * m->n};
     cut.items = items_of_step(m, &cut);
@@ -733,6 +748,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_HEADS] = cpu_experts_heads,
     [GRAPH_GELU] = cpu_tower_gelu,
     [GRAPH_MERGE] = cpu_tower_merge,
+    [GRAPH_PROJECT] = cpu_tower_project,
     [GRAPH_BLEND] = cpu_tower_blend,
     [GRAPH_SPREAD] = cpu_tower_spread,
     [GRAPH_FEATURES] = cpu_tower_features,

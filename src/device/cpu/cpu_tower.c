@@ -22,17 +22,39 @@ void cpu_tower_merge(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const float *in = value_f32(m, op->in);
-    const uint32_t rows = op->merge.rows, width = out->width / rows;
+    const uint32_t rows = op->merge.rows, width = op->merge.mean ? out->width : out->width / rows;
+    const float part = 1.0f / (float)rows;
     CHECK(width == m->g->values[op->in].width);
     for (uint32_t t = share_begin(m, m->h->n_rows); t < share_end(m, m->h->n_rows); t++) {
-        const float *x = in + (size_t)t * out->width;
+        const float *x = in + (size_t)t * rows * width;
         float *y = row_at(m, &a, out->width, t);
-        if (!op->merge.woven)
+        if (op->merge.mean)
+            memset(y, 0, width * sizeof *y);
+        else if (!op->merge.woven)
             memcpy(y, x, out->width * sizeof *y);
+        for (uint32_t k = 0; op->merge.mean && k < rows; k++)
+            m->d->kernels.add_scaled(y, x + (size_t)k * width, part, width);
         for (uint32_t c = 0; op->merge.woven && c < width; c++)
             for (uint32_t k = 0; k < rows; k++)
                 y[c * rows + k] = x[(size_t)k * width + c];
         quantise_row(m, out, &a, t, y);
+    }
+}
+
+void cpu_tower_project(const struct member *m, const struct graph_op *op) {
+    const struct graph_weight *w = &m->g->weights[op->weight[0]];
+    const size_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
+    const uint32_t begin = share_begin(m, m->h->n_rows), end = share_end(m, m->h->n_rows);
+    const float *in = value_f32(m, op->in);
+    float *out = value_f32(m, op->out) + op->column[0];
+    float *row = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    CHECK(w->layout.rows == in_width && op->column[0] + w->layout.cols <= out_width);
+    for (uint32_t t = begin; t < end; t++)
+        memset(out + t * out_width, 0, w->layout.cols * sizeof *out);
+    for (uint32_t k = 0; k < w->layout.rows && begin < end; k++) {
+        panel_decode_row(&w->layout, panel_at(m, w, k / PANEL_ROWS), k % PANEL_ROWS, row);
+        for (uint32_t t = begin; t < end; t++)
+            m->d->kernels.add_scaled(out + t * out_width, row, in[t * in_width + k], w->layout.cols);
     }
 }
 

@@ -83,9 +83,11 @@ void checkpoints_aim(const struct stator *s, struct engine_sequence *q, uint32_t
     const uint32_t end = n > OPENING ? (n - OPENING) / KV_LAYOUT_BLOCK * KV_LAYOUT_BLOCK : 0;
     q->stops[0] = common < end ? common : 0;
     q->stops[1] = s->n_checkpoints > 0 ? end : 0;
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < 2; i++) {
+        q->stops[i] = pictures_cut(s, q->request, q->stops[i]);
         if (q->stops[i] < q->done + LEAST)
             q->stops[i] = 0;
+    }
 }
 
 void checkpoints_resume(struct stator *s, struct engine_sequence *q, uint32_t slot) {

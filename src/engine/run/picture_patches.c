@@ -41,7 +41,11 @@ static uint32_t patch_at(const struct tower *t, const struct tower_size *size, u
  * frequencies of a head and columns the odd ones; qwen3vl's have the same. */
 static void write_half(const struct tower *t, uint32_t half, uint32_t place, float *out) {
     const uint32_t head = t->width / t->heads, quarter = head / 4;
-    for (uint32_t j = 0; j < quarter; j++) {
+    for (uint32_t j = 0; j < quarter && t->projector == TOWER_GEMMA3; j++) { /* has no RoPE */
+        out[2 * j] = 1;
+        out[2 * j + 1] = 0;
+    }
+    for (uint32_t j = 0; j < quarter && t->projector != TOWER_GEMMA3; j++) {
         const double k = t->projector == TOWER_PIXTRAL ? 2 * j + half : 2 * j;
         const double angle = place * pow(ROPE_BASE, -2 * k / head);
         out[2 * j] = (float)cos(angle);

@@ -22,6 +22,16 @@ static uint32_t row_tokens(const struct stator *s, const struct tower_size *size
     return size->across + (tower_of(s)->projector == TOWER_PIXTRAL);
 }
 
+/* Of the text model in front of the tower's. */
+static uint32_t tokens_before(const struct stator *s) {
+    return tower_of(s)->projector == TOWER_GEMMA3;
+}
+
+/* As the projectors' preprocessors of transformers do it. */
+static enum picture_filter filter_of(const struct stator *s) {
+    return tower_of(s)->projector == TOWER_GEMMA3 ? PICTURE_BILINEAR : PICTURE_BICUBIC;
+}
+
 void pictures_lay_out(struct stator *s, struct carve *c) {
     const uint32_t n = s->planning.pictures.n;
     s->pictures.places = carve_take(c, n, sizeof *s->pictures.places);
@@ -59,6 +69,12 @@ stator_status pictures_open(struct stator *s, void *memory, stator_error *e) {
             st = find_token(s, "[IMG_END]", &p->end, e);
         return st == STATOR_OK ? find_token(s, p->marker_name, &p->marker, e) : st;
     }
+    if (tower_of(s)->projector == TOWER_GEMMA3) { /* the marker is the token before the picture's rows */
+        p->text = "\n\n<start_of_image><end_of_image>\n\n";
+        p->marker_name = "<start_of_image>";
+        stator_status st = find_token(s, "<end_of_image>", &p->end, e);
+        return st == STATOR_OK ? find_token(s, p->marker_name, &p->marker, e) : st;
+    }
     p->text = "<|vision_start|><|image_pad|><|vision_end|>";
     p->marker_name = "<|image_pad|>";
     stator_status st = STATOR_OK;
@@ -90,7 +106,7 @@ static stator_status look(const struct stator *s, const stator_picture *p, size_
         return st;
     }
     const uint64_t resize =
-        picture_resize_bytes(head->width, head->height, size->width, size->height, PICTURE_BICUBIC);
+        picture_resize_bytes(head->width, head->height, size->width, size->height, filter_of(s));
     const uint64_t pixels = arith_round_up(head->pixel_bytes, CARVE_ALIGN);
     const uint64_t need = arith_must_add(pixels, ARITH_MAX(head->scratch_bytes, resize));
     if (need > s->planning.pictures.decode_bytes)
@@ -118,6 +134,11 @@ static stator_status check(const struct stator *s, const stator_request *r, stat
     if (r->n_pictures > s->planning.pictures.n)
         return error_set(e, STATOR_USAGE, "the request has %zu pictures, vision.pictures is %u: raise it",
                          r->n_pictures, s->planning.pictures.n);
+    if (tower_of(s)->projector == TOWER_GEMMA3 && s->planning.shape->pooling != SHAPE_POOL_NONE)
+        return error_set(e, STATOR_USAGE,
+                         "the request has pictures, which models with a pooling (model.pooling) and the "
+                         "projector %s do not take yet",
+                         tower_projector_name(TOWER_GEMMA3));
     const uint64_t markers = count_markers(s, r);
     if (markers != r->n_pictures)
         return error_set(e, STATOR_USAGE,
@@ -191,7 +212,7 @@ static stator_status decode(struct stator *s, const stator_picture *p, size_t wh
         return st;
     }
     CHECK((uint64_t)to->size.width * to->size.height * 3 <= s->planning.pictures.each);
-    picture_resize(&picture, to->size.width, to->size.height, PICTURE_BICUBIC, to->memory, scratch,
+    picture_resize(&picture, to->size.width, to->size.height, filter_of(s), to->memory, scratch,
                    s->planning.pictures.decode_bytes - pixels);
     return STATOR_OK;
 }
@@ -328,6 +349,8 @@ void pictures_expand(const struct stator *s, const stator_request *r, struct req
         }
         const struct tower_size *size = &p->places[out[which].place].size;
         out[which++].first = n;
+        if (tokens_before(s) > 0)
+            tokens[n++] = p->marker;
         for (uint32_t y = 0; y < size->down; y++) {
             for (uint32_t x = 0; x < size->across; x++)
                 tokens[n++] = p->marker;
@@ -393,6 +416,31 @@ const int32_t *pictures_block(const struct stator *s, const struct engine_reques
     return out;
 }
 
+uint32_t pictures_together(const struct stator *s, const struct engine_request *r, uint32_t token,
+                           bool *whole) {
+    *whole = false;
+    if (r->n_pictures == 0 || tower_of(s)->projector != TOWER_GEMMA3)
+        return UINT32_MAX;
+    for (uint32_t k = 0; k < r->n_pictures; k++) {
+        const uint32_t begin = r->pictures[k].first + tokens_before(s);
+        const uint32_t end = r->pictures[k].first + s->pictures.places[r->pictures[k].place].size.tokens;
+        *whole = token >= begin && token < end;
+        if (token < end)
+            return *whole ? end - token : begin - token;
+    }
+    return UINT32_MAX;
+}
+
+uint32_t pictures_cut(const struct stator *s, const struct engine_request *r, uint32_t token) {
+    for (uint32_t k = r->n_pictures; k-- > 0 && tower_of(s)->projector == TOWER_GEMMA3;) {
+        const uint32_t begin = r->pictures[k].first + tokens_before(s);
+        const uint32_t end = r->pictures[k].first + s->pictures.places[r->pictures[k].place].size.tokens;
+        if (token > begin && token < end)
+            token = begin / KV_LAYOUT_BLOCK * KV_LAYOUT_BLOCK;
+    }
+    return token;
+}
+
 struct step_place pictures_locate(const struct stator *s, const struct engine_request *r, uint32_t token) {
     uint32_t saved = 0; /* tokens of pictures before it beyond the numbers that they take */
     if (r->n_pictures == 0 || tower_of(s)->projector != TOWER_QWEN3VL)
@@ -418,14 +466,14 @@ void pictures_fill(const struct stator *s, const struct engine_request *r, uint6
         if (begin >= end)
             continue;
         CHECK(atomic_load(&p->encoded));
-        const uint32_t across = p->size.across, each = row_tokens(s, &p->size);
+        const uint32_t across = p->size.across, each = row_tokens(s, &p->size), lead = tokens_before(s);
         float *rows = picture_patches_value(s, 0, s->planning.devices[0].graph.pictures,
                                             step % s->planning.devices[0].model.slots);
         int32_t *ids = (int32_t *)(void *)((uint8_t *)h + h->at_tokens);
         for (uint32_t i = begin; i < end; i++) {
-            const uint32_t row = (i - at->first) / each, column = (i - at->first) % each;
+            const uint32_t inside = i - at->first - lead, row = inside / each, column = inside % each;
             const uint32_t token = first + (i - position);
-            if (column == across) /* what ends a row is a token of the text model */
+            if (i < at->first + lead || column == across) /* a token of the text model */
                 continue;
             memcpy(rows + token * width, (const float *)p->memory + ((size_t)row * across + column) * width,
                    width * sizeof(float));

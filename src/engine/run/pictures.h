@@ -87,6 +87,13 @@ stator_status pictures_ready(struct stator *s, stator_error *e);
  * to r's own tokens or into `out`. */
 const int32_t *pictures_block(const struct stator *s, const struct engine_request *r, uint32_t block,
                               int32_t out[KV_LAYOUT_BLOCK]);
+/* Pictures whose tokens see each other go into a step whole: how many tokens from `token` on come up to the
+ * next such picture, or (*whole) are the rest of one. UINT32_MAX: there is none. What of a picture was
+ * computed before needs no second time, as K and V of all of it are there. */
+uint32_t pictures_together(const struct stator *s, const struct engine_request *r, uint32_t token,
+                           bool *whole);
+/* The last place up to `token`, at the end of a block if it is not `token`, where a prompt may be cut. */
+uint32_t pictures_cut(const struct stator *s, const struct engine_request *r, uint32_t token);
 /* Puts the rows of r's tokens position .. position + n - 1 into the step, where tokens begin at `first`. */
 void pictures_fill(const struct stator *s, const struct engine_request *r, uint64_t step,
                    struct step_header *h, uint32_t first, uint32_t position, uint32_t n);

@@ -201,6 +201,11 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 n = ARITH_MIN(n, r->n_depth - q->done);
             /* Known tokens beside the last one: guesses that were kept and are computed again. */
             n = generating ? (group > 0 ? n : 0) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
+            bool whole = false;
+            const uint32_t together = pictures_together(s, r, q->done, &whole);
+            if (whole && together > s->planning.want.batch - f->h->n_tokens)
+                continue; /* it is the first of the prompts in another step */
+            n = whole ? together : ARITH_MIN(n, together);
             bool row = n == left;
             if (row && (grouped || !outbox_has_room(&q->request->out)))
                 continue;
@@ -210,7 +215,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 n = ARITH_MIN(n, room);
             } else if (row && room == 0) {
                 row = false;
-                n--;
+                n = whole ? 0 : n - 1;
             }
             if (n == 0 || (pooling_is_whole(s) && n < left))
                 continue;
@@ -234,8 +239,11 @@ static void fill_generation(struct stator *s, struct filling *f) {
 static void fill_reading(struct stator *s, struct filling *f, struct engine_sequence *q) {
     uint32_t left = q->request->n_tokens - q->done;
     uint32_t n = ARITH_MIN(left, largest_chunk(s, q->request->n_tokens));
+    bool whole = false;
+    const uint32_t together = pictures_together(s, q->request, q->done, &whole);
     if (step_fill_others(s, q))
         n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->planning.want.logits_rows));
+    n = whole ? together : ARITH_MIN(n, together);
     f->step->reader = q;
     f->step->generating = 0;
     f->step->round = q->round;

@@ -187,6 +187,30 @@ static struct graph_share share_of(const struct planning *s, uint32_t index) {
     return share;
 }
 
+/* Where a picture's tokens see each other, one step holds them beside the next token of all other sequences.
+ */
+static stator_status check_whole_pictures(const struct planning *s, const struct planning_want *want,
+                                          const struct device_facts *f, stator_error *e) {
+    struct tower_size size;
+    stator_status st = tower_size_of(s->draft.tower, 1, 1, TOWER_PIXELS, &size, e);
+    if (st != STATOR_OK || s->draft.tower->projector != TOWER_GEMMA3)
+        return st;
+    const uint32_t together = size.across * size.down, least = together + want->sequences - 1;
+    if (!f->host_memory)
+        return error_set(
+            e, STATOR_USAGE,
+            "model.vision: %s can't compute with pictures whose tokens see each other (projector "
+            "%s): all devices of the model must be CPUs so far",
+            f->name, tower_projector_name(s->draft.tower->projector));
+    if (want->batch < least)
+        return error_set(
+            e, STATOR_USAGE,
+            "model.vision: memory.batch is %u, but the %u tokens of a picture go into one step with "
+            "those of the other %u sequences (memory.sequences): set it to %u at least",
+            want->batch, together, want->sequences - 1, least);
+    return STATOR_OK;
+}
+
 stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
@@ -224,6 +248,11 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
             "model.vision: %s has the model's first layers, and GPUs take no pictures yet: begin "
             "devices.use with \"cpu:0\"",
             f->name);
+    if (s->draft.tower != NULL && !draft) {
+        stator_status whole = check_whole_pictures(s, want, f, e);
+        if (whole != STATOR_OK)
+            return whole;
+    }
     if (gw.pictures > 1 + end)
         return error_set(
             e, STATOR_USAGE,
