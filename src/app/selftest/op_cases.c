@@ -168,6 +168,28 @@ static void build_mean(struct op_graph *b) {
         (struct graph_merge){.rows = b->sizes->used, .mean = true};
 }
 
+/* A whole number as the float that has its bits. */
+static float float_of_bits(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Rows of struct step_blend: the same four rows of the table for all, each with factors of its own, which a
+ * product makes. */
+static void build_blend(struct op_graph *b) {
+    const uint32_t in = add_input(b, 64, GRAPH_F32), width = sizeof(struct step_blend) / sizeof(float);
+    const uint32_t places = add_value(b, "places", OP_CASES_BATCH, width, GRAPH_F32);
+    fill_value(b, places);
+    b->middle[b->n_tensors - 1] = float_of_bits(OP_CASES_IDS - 2);
+    b->spread[b->n_tensors - 1] = 0;
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, places);
+    graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_F32, 64, 4, 0), NULL, 4);
+    const uint32_t out = add_filled_output(b, b->sizes->in);
+    op = add_op(b, GRAPH_BLEND, places, out);
+    graph_op_weight(&b->graph, op, add_matrix(b, b->sizes->in, OP_CASES_IDS), NULL, 0);
+}
+
 /* A matrix that is stored the other way round. */
 static void build_project(struct op_graph *b) {
     const struct gguf_tensor *m = add_matrix(b, b->sizes->out, b->sizes->in);
@@ -608,6 +630,7 @@ static const struct op_case cases[] = {
      {.heads = 5, .dim = 96, .out = 72, .cpu_only = true},
      {0}},
     {"merge, mean", build_mean, OP_CASES_ONE, 36, {.in = 66, .used = 9, .cpu_only = true}, {0}},
+    {"blend", build_blend, OP_CASES_BLOCKS, 38, {.in = 256, .cpu_only = true}, {0}},
     {"project", build_project, OP_CASES_BLOCKS, 37, {.in = 75, .out = 256, .cpu_only = true}, {0}},
     {"merge, one behind the other",
      build_merge,

@@ -34,11 +34,12 @@ static void names_are_unique(void **state) {
         }
 }
 
-/* But those of MTP heads and between devices: a new kind of op needs a row. */
+/* But those of MTP heads and between devices, and that of rows of pictures (test_pictures_qwen): a new kind
+ * of op needs a row. */
 static void every_kind_has_a_case(void **state) {
     (void)state;
-    uint32_t all =
-        1u << GRAPH_PAIR | 1u << GRAPH_KEEP | 1u << GRAPH_LAND | 1u << GRAPH_SEND | 1u << GRAPH_EXCHANGED;
+    uint32_t all = 1u << GRAPH_FEATURES | 1u << GRAPH_PAIR | 1u << GRAPH_KEEP | 1u << GRAPH_LAND |
+                   1u << GRAPH_SEND | 1u << GRAPH_EXCHANGED;
     for (uint32_t i = 0; i < op_cases_count(); i++) {
         uint32_t kinds = 0;
         stator_error e = {0};
