@@ -46,6 +46,15 @@ test_run() {
     said 'the prompt has 1 places for pictures .*, the request 2 pictures'
     expect 2 "$stator" run "$tmp/box.cfg" --image configs/demo.cfg -p a -n 2
     said 'picture 0'
+    # What a large picture takes is planned: nothing has grown.
+    python3 - "$tmp/large.png" <<'END'
+import struct, sys, zlib
+chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+open(sys.argv[1], "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 4000, 2000, 8, 0, 0, 0, 0)) +
+                              chunk(b"IDAT", zlib.compress(bytes(4001 * 2000))) + chunk(b"IEND", b""))
+END
+    expect 0 "$stator" run "$tmp/box.cfg" --image "$tmp/large.png" -p a -n 2 --set vision.decode=64MiB --set memory.strict="$(sanitized && echo false || echo true)"
+    sanitized || ! grep -q 'has grown' "$tmp/err" || fail "$(grep 'has grown' "$tmp/err")"
     expect 2 "$stator" run configs/demo.cfg --image $png -p a -n 2
     said 'model.vision names no vision tower'
 }
