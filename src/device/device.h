@@ -25,10 +25,10 @@
  * across devices.
  *
  * Tensor split. The devices of a group have shares of all layers. The engine writes the same descriptor for
- * each device and submits a step with a body to all devices, in the order of their shares. The step begins
- * when the last device has it, and has ended when it has ended on every device. A step without a body is
- * submitted to the last device alone. GPUs wait for each other by events in their recorded lists, and the
- * next step may be in their queues meanwhile.
+ * each device and submits a step to all devices, in the order of their shares. The step begins
+ * when the last device has it, and has ended when it has ended on every device. So it is with a step without
+ * a body, which may have nothing to do on the devices but the last. GPUs wait for each other by events in
+ * their recorded lists, and the next step may be in their queues meanwhile.
  *
  * Thread: the engine's. Any member of `parallel` may call upload and upload_wait, one at a time (the loader
  * has a lock). */
@@ -181,9 +181,10 @@ struct device_group {
     uint32_t count;
     struct device *devices[DEVICE_MAX];
     /* Of GPUs: whether device i writes into the landing zone of device k; else k reads window[i], half by
-     * half, share_given bytes each, pinned, in `staging`. */
+     * half, share_given bytes each, and for logits window[i][2], share_given_rows bytes, pinned, in
+     * `staging`. */
     bool direct[DEVICE_MAX][DEVICE_MAX];
-    void *window[DEVICE_MAX][2];
+    void *window[DEVICE_MAX][3];
 };
 
 /* How data is copied from one device to another. */

@@ -202,9 +202,8 @@ struct engine_cache {
 /* A step under way (pipeline.c). */
 struct engine_step {
     uint64_t number;
-    uint32_t at;    /* the device that has it */
-    bool running;   /* there: submitted, and not seen to have ended */
-    bool only_tail; /* its tail runs again, on the last device alone */
+    uint32_t at;  /* the device that has it */
+    bool running; /* there: submitted, and not seen to have ended */
     uint64_t began_ns;
     uint64_t ended_ns;                /* its results were there; 0: not yet */
     uint32_t n_chunks;                /* sequences that it carries */

@@ -38,12 +38,13 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     const uint32_t experts = s->experts.count > 0;
     const uint32_t nextn = s->n_nextn > 0, layers = (s->n_layers + nextn) * (shared ? parts : 1);
     g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS + shared * SHARE_OPS) * layers +
-                 OPS_OUTSIDE * parts + nextn * NEXTN_OPS;
+                 (OPS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_OPS;
     g->max_values =
         (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES + shared * SHARE_VALUES) * layers +
-        VALUES_OUTSIDE * parts + nextn * NEXTN_VALUES;
+        (VALUES_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_VALUES;
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
-                     WEIGHTS_OUTSIDE * parts + nextn * NEXTN_WEIGHTS + s->n_factors * (shared ? parts : 1);
+                     (WEIGHTS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_WEIGHTS +
+                     s->n_factors * (shared ? parts : 1);
     g->max_cached = CACHES_PER_LAYER * layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
@@ -186,6 +187,12 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
     w->runs = runs;
     w->packed = packed;
     lay_weight(w);
+    return g->n_weights++;
+}
+
+uint32_t graph_weight_again(struct graph *g, uint32_t weight) {
+    CHECK(weight < g->n_weights && g->n_weights < g->max_weights && !g->weights[weight].cut);
+    g->weights[g->n_weights] = g->weights[weight];
     return g->n_weights++;
 }
 
@@ -356,7 +363,9 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->pictures = g->blends = g->landing = g->outgoing = g->zone = GRAPH_NONE;
+    g->logits = g->picks = g->pictures = g->blends = GRAPH_NONE;
+    g->landing = g->outgoing = g->zone = g->head_zone = GRAPH_NONE;
+    g->shared_head = false;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
     g->width = s->n_embd;
     g->nextn = g->nextn_end = g->guess = 0;

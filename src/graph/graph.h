@@ -288,6 +288,9 @@ struct graph_exchanged {
     uint32_t count;
     uint32_t ends[GRAPH_MAX_SHARES];
     uint32_t column;
+    /* The rows are the step's wanted rows of logits, and only the last device gets them. Its `in` is then no
+     * other value than out on the other devices. */
+    bool wanted;
     /* Number of slots per token (graph_experts): there is a row per slot. 0: a row per token. */
     uint32_t used;
     uint32_t routes; /* value */
@@ -383,8 +386,8 @@ struct graph_want {
      * embeds, and the device of the last layer has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
-    /* A device of a tensor split has a share of every layer. The first one embeds, and the last one has the
-     * tail. */
+    /* A device of a tensor split has a share of every layer and of the output matrix. The first one embeds,
+     * and the last one has the logits. */
     struct graph_share share;
     uint32_t kv_type_k, kv_type_v; /* KV_LAYOUT_F32 .. */
     /* Copies of the logits and of their argmax: 2 where the host reads a step's results in place while the
@@ -431,7 +434,8 @@ struct graph {
     struct graph_want want;
     uint32_t width; /* of the residual stream */
     uint32_t n_ops, n_values, n_weights;
-    uint32_t tail; /* first op of the tail (logits); n_ops: no tail. A step may run the tail several times */
+    uint32_t tail; /* first op of the tail (logits); n_ops: no tail. A step may run the tail several times. In
+                      a tensor split only the last device has logits and picks, and several may have a tail */
     /* MTP head of the last device: its ops are [nextn, nextn_end), before the tail. The tail of its draft
      * tokens is [guess, n_ops); a step with STEP_GUESS runs it. Without a head nextn == nextn_end and guess
      * == n_ops. */
@@ -446,7 +450,10 @@ struct graph {
                           of the table of positions; GRAPH_NONE without one */
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
-    uint32_t outgoing; /* the same, for the next device; GRAPH_NONE on the last */
+    uint32_t outgoing;  /* the same, for the next device; GRAPH_NONE on the last */
+    bool shared_head;   /* of a tensor split: every device has a share of the output matrix, and a tail */
+    uint32_t head_zone; /* value: where the others' columns of logits land, on the last device, exchange;
+                           GRAPH_NONE without want.lands, or on another device */
     uint32_t zone; /* value: where the others' columns of an exchange land, two halves, exchange (share.h);
                       GRAPH_NONE without want.lands */
     uint32_t n_caches;
@@ -536,6 +543,8 @@ uint32_t graph_cache_kept(const struct graph_cache *c, uint32_t per_sequence);
 bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uint32_t from, uint32_t to);
 
 /* For builders. */
+/* A second weight of the same tensor. */
+uint32_t graph_weight_again(struct graph *g, uint32_t weight);
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
 void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);

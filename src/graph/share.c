@@ -315,20 +315,58 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     return STATOR_OK;
 }
 
-/* The value where the others' columns land, for all exchanges. */
-static void add_zone(struct graph *g) {
+static uint32_t zone_value(struct graph *g, const char *name, uint64_t bytes, uint32_t halves) {
+    CHECK(bytes > 0 && bytes / sizeof(float) <= UINT32_MAX);
+    const uint32_t zone =
+        graph_add_value(g, name, GRAPH_EXCHANGE, 1, (uint32_t)(bytes / sizeof(float)), GRAPH_F32);
+    graph_value_halves(g, zone, halves);
+    return zone;
+}
+
+static bool is_exchange(const struct graph_op *op) {
+    return op->kind == GRAPH_EXCHANGED && !op->exchanged.wanted;
+}
+
+/* The values where the others' columns land: for all exchanges, and for logits. */
+static void add_zones(struct graph *g) {
+    const uint32_t me = g->want.share.index;
     uint64_t most = 0;
     for (uint32_t i = 0; i < g->n_ops; i++)
-        if (g->ops[i].kind == GRAPH_EXCHANGED)
-            most =
-                ARITH_MAX(most, share_landing(g, &g->ops[i], g->want.share.index, g->ops[i].exchanged.count));
-    CHECK(most > 0 && most / sizeof(float) <= UINT32_MAX);
-    g->zone =
-        graph_add_value(g, "landing zone", GRAPH_EXCHANGE, 1, (uint32_t)(most / sizeof(float)), GRAPH_F32);
-    graph_value_halves(g, g->zone, 2);
+        if (is_exchange(&g->ops[i]))
+            most = ARITH_MAX(most, share_landing(g, &g->ops[i], me, g->ops[i].exchanged.count));
+    g->zone = zone_value(g, "landing zone", most, 2);
+    if (share_head(g) != NULL && me + 1 == g->want.share.count)
+        g->head_zone =
+            zone_value(g, "landing zone of logits", share_landing(g, share_head(g), me, me + 1), 1);
     for (uint32_t i = 0; i < g->n_ops; i++)
         if (g->ops[i].kind == GRAPH_EXCHANGED)
-            g->ops[i].work = g->zone;
+            g->ops[i].work = is_exchange(&g->ops[i]) ? g->zone : g->head_zone;
+}
+
+static bool is_looked_up(const struct graph *g, uint32_t weight) {
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_EMBED && g->ops[i].weight[0] == weight)
+            return true;
+    return false;
+}
+
+/* The output matrix. The other devices' logits are values of their own columns. */
+static void divide_head(const struct sharing *s, struct graph_op *op) {
+    struct graph *g = s->g;
+    struct rows r = rows_of(s, op, 0);
+    const uint32_t logits = op->out;
+    CHECK(r.divided && op->n_weights == 1);
+    r.x.wanted = true;
+    if (is_looked_up(g, op->weight[0])) /* the embedding, of which the first device has all rows */
+        op->weight[0] = graph_weight_again(g, op->weight[0]);
+    cut(s, op, 0, r.first, r.end);
+    if (g->want.share.index + 1 == g->want.share.count) {
+        op->out = own_value(s, logits, r.end - r.first);
+    } else {
+        graph_value_resize(g, logits, r.end - r.first, GRAPH_F32);
+        g->logits = GRAPH_NONE;
+    }
+    add_exchange(s, op->layer, op->out, logits, GRAPH_STORE, &r.x);
 }
 
 stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
@@ -346,12 +384,17 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
         CHECK(g->ops + g->n_ops <= whole + i + 1); /* the rest of the whole graph is still there */
     }
     g->tail = g->n_ops;
-    for (uint32_t i = tail; i < n; i++)
-        g->ops[g->n_ops++] = whole[i];
+    for (uint32_t i = tail; i < n; i++) {
+        struct graph_op *op = &g->ops[g->n_ops++];
+        *op = whole[i];
+        if (g->shared_head && op->kind == GRAPH_MATMUL)
+            divide_head(&s, op);
+        CHECK(g->ops + g->n_ops <= whole + i + 1);
+    }
     if (g->guess != 0)
         g->guess = g->n_ops;
     if (g->want.lands)
-        add_zone(g);
+        add_zones(g);
     return STATOR_OK;
 }
 
@@ -361,19 +404,33 @@ void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *fi
     *end = x->ends[index];
 }
 
-/* Bytes of the token's rows in all exchanges, the device's own or the others'. */
+const struct graph_op *share_head(const struct graph *g) {
+    for (uint32_t i = g->tail; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_EXCHANGED)
+            return &g->ops[i];
+    return NULL;
+}
+
+/* Bytes of a token's rows in one exchange, the device's own or the others'. */
+static uint64_t row_bytes(const struct graph *g, const struct graph_exchanged *x, bool own) {
+    uint32_t first = 0, end = 0;
+    share_columns(x, g->want.share.index, &first, &end);
+    const uint32_t mine = end - first, columns = own ? mine : x->ends[x->count - 1] - mine;
+    return (uint64_t)columns * ARITH_MAX(x->used, 1u) * sizeof(float);
+}
+
 static uint64_t exchanged_bytes(const struct graph *g, bool own) {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < g->n_ops; i++) {
-        uint32_t first = 0, end = 0;
-        if (g->ops[i].kind != GRAPH_EXCHANGED)
-            continue;
-        const struct graph_exchanged *x = &g->ops[i].exchanged;
-        share_columns(x, g->want.share.index, &first, &end);
-        const uint32_t mine = end - first, columns = own ? mine : x->ends[x->count - 1] - mine;
-        bytes += (uint64_t)columns * ARITH_MAX(x->used, 1u) * sizeof(float);
-    }
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        bytes += is_exchange(&g->ops[i]) ? row_bytes(g, &g->ops[i].exchanged, own) : 0;
     return bytes;
+}
+
+/* Of the exchange of logits. */
+static uint64_t logits_bytes(const struct graph *g, bool own) {
+    const struct graph_op *head = share_head(g);
+    const bool last = g->want.share.index + 1 == g->want.share.count;
+    return head == NULL || own == last ? 0 : row_bytes(g, &head->exchanged, own);
 }
 
 uint64_t share_received(const struct graph *g) {
@@ -382,6 +439,18 @@ uint64_t share_received(const struct graph *g) {
 
 uint64_t share_given_each(const struct graph *g) {
     return exchanged_bytes(g, true);
+}
+
+uint64_t share_received_row(const struct graph *g) {
+    return logits_bytes(g, false);
+}
+
+uint64_t share_given_row(const struct graph *g) {
+    return logits_bytes(g, true);
+}
+
+uint64_t share_given_rows(const struct graph *g) {
+    return share_given_row(g) * g->want.logits_rows;
 }
 
 uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_t receiver, uint32_t source) {
@@ -401,7 +470,7 @@ uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_
 uint32_t share_exchanges(const struct graph *g, uint32_t op) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < op; i++)
-        n += g->ops[i].kind == GRAPH_EXCHANGED;
+        n += is_exchange(&g->ops[i]);
     return n;
 }
 
@@ -409,7 +478,7 @@ uint64_t share_given(const struct graph *g) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         uint32_t first = 0, end = 0;
-        if (g->ops[i].kind != GRAPH_EXCHANGED)
+        if (!is_exchange(&g->ops[i]))
             continue;
         share_columns(&g->ops[i].exchanged, g->want.share.index, &first, &end);
         most = ARITH_MAX(most, (uint64_t)g->values[g->ops[i].in].rows * (end - first) * sizeof(float));

@@ -3,8 +3,9 @@
  * with the caches of their KV heads. What the next op needs as a whole, the devices exchange
  * (GRAPH_EXCHANGED).
  *
- * Every device keeps the whole residual stream and computes the norms itself. The first device embeds, and
- * the last one has the tail. Every device computes what is not divided: norms, routes, delta-net layers
+ * Every device keeps the whole residual stream and computes the norms itself. The first device embeds. Every
+ * device has a share of the output matrix, and the last one gets the logits of all (graph.shared_head). Every
+ * device computes what is not divided: norms, routes, delta-net layers
  * behind their products, and heads that are normed together, have gates beside them, or are fewer than
  * devices. */
 #ifndef STATOR_GRAPH_SHARE_H
@@ -15,6 +16,8 @@
 /* What a layer of a shared graph needs besides a whole one's. */
 #define SHARE_OPS    14
 #define SHARE_VALUES 12
+/* And what the ends of the model need: ops, values and weights of each kind. */
+#define SHARE_OUTSIDE 3
 
 /* Turns the whole graph that a builder has just made into the share g->want.share of it. STATOR_USAGE: the
  * model has an op that cannot be divided yet. arch: for the message. */
@@ -23,24 +26,33 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e);
 /* Columns [*first, *end) of an exchanged row are those of device `index`. */
 void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *first, uint32_t *end);
 
-/* Bytes that the device gets from the others for each token. */
-uint64_t share_received(const struct graph *g);
+/* The exchange of logits; NULL: only the last device has the output matrix. */
+const struct graph_op *share_head(const struct graph *g);
 
-/* Bytes that it gives to each of the others for each token. */
+/* Bytes that the device gets from the others for each token; and in the last device for each row of logits.
+ */
+uint64_t share_received(const struct graph *g);
+uint64_t share_received_row(const struct graph *g);
+/* Bytes that it gives to each of the others for each token; and to the last device for each row of logits. */
 uint64_t share_given_each(const struct graph *g);
+uint64_t share_given_row(const struct graph *g);
 
 /* Landing zones. A half of graph.zone has room for the rows that the other devices push for one exchange:
  * source by source, rows of its columns. Consecutive exchanges of a device use the halves in turn, also from
  * one step to the next, and every device tells every other one when its rows have landed. So whoever pushes
  * into a half has heard that its reader is done with what lay there: the reader's own rows of the exchange
- * before came after that. */
+ * before came after that.
+ *
+ * Rows of logits have a zone of their own in the last device, of one half. Between two of their exchanges are
+ * exchanges of a body, or the host has waited for the first. */
 
 /* Byte of a half at which the rows of `source` begin in the zone of `receiver`; source = count: bytes of all.
  */
 uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_t receiver, uint32_t source);
-/* Exchanges before op `op` of the graph; op = n_ops: of the whole graph. */
+/* Exchanges before op `op` of the graph, but that of logits; op = n_ops: of the whole graph. */
 uint32_t share_exchanges(const struct graph *g, uint32_t op);
-/* Bytes of the largest rows that the device gives to the others. */
+/* Bytes of the largest rows that the device gives to the others, and of all rows of logits. */
 uint64_t share_given(const struct graph *g);
+uint64_t share_given_rows(const struct graph *g);
 
 #endif

@@ -20,7 +20,8 @@
  *     vision              true: the device of the vision tower (model.vision), the last
  *     layers              {first, count}
  *     share               {index, of, received_bytes_per_token: from all other devices,
- *                         given_bytes_per_token: to each of them, exchanges_per_token, route: "direct",
+ *                         given_bytes_per_token: to each of them, received_bytes_per_row and
+ *                         given_bytes_per_row: of logits, exchanges_per_token, route: "direct",
  *                         "staged" or "by probe", why}, with a tensor split: the device has a share of each
  *                         of those layers
  *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
@@ -119,7 +120,9 @@ struct plan_place {
         n_shares; /* tensor split: the device has share `share` of n_shares of each layer; else 0 */
     uint64_t received_per_token; /* tensor split: bytes of values from all other devices, */
     uint64_t given_per_token;    /* and to each of them */
-    uint32_t exchanges;          /* tensor split: of a token */
+    uint64_t received_per_row;   /* the same of a row of logits, which only the last device gets */
+    uint64_t given_per_row;
+    uint32_t exchanges; /* tensor split: of a token that is generated */
     uint64_t weights_in_file;
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */

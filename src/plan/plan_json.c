@@ -83,6 +83,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             json_put_u64(j, "of", place->n_shares);
             json_put_u64(j, "received_bytes_per_token", place->received_per_token);
             json_put_u64(j, "given_bytes_per_token", place->given_per_token);
+            json_put_u64(j, "received_bytes_per_row", place->received_per_row);
+            json_put_u64(j, "given_bytes_per_row", place->given_per_row);
             json_put_u64(j, "exchanges_per_token", place->exchanges);
             json_put_string(j, "route", place->route);
             json_put_string(j, "why", place->route_why);

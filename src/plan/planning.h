@@ -49,6 +49,7 @@ struct planning_device {
     uint64_t at_pinned;    /* in staging */
     uint64_t at_window;    /* in staging: two windows to the next device */
     uint64_t window_bytes; /* of one */
+    uint64_t head_bytes;   /* of a third behind them, for logits of a tensor split */
     bool has_window;
     uint64_t spilled_weights[GRAPH_MAX_SLICES]; /* bytes of the slices of weights in host memory (spill.c) */
     struct planning_refusal refused;

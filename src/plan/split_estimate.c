@@ -73,8 +73,8 @@ static stator_status measure(struct bench *b, uint32_t index, uint32_t count, st
     if (st != STATOR_OK)
         return st;
     *m = (struct moved){.read = cache_bytes(g, want->context),
-                        .received = (double)share_received(g),
-                        .exchanges = share_exchanges(g, g->n_ops)};
+                        .received = (double)(share_received(g) + share_received_row(g)),
+                        .exchanges = share_exchanges(g, g->n_ops) + (share_head(g) != NULL)};
     for (uint32_t i = 0; i < g->n_ops; i++)
         for (uint32_t k = 0; k < g->ops[i].n_weights; k++)
             m->read += weight_bytes(g, &g->ops[i], k);

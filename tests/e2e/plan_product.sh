@@ -104,22 +104,23 @@ test_speed() {
     ! grep -q '"estimate"' "$tmp/out" || fail "an estimate for one device"
     expect 0 "$stator" plan $cfg --device a=1GiB,$fast --device b=1GiB,$fast "${tensor[@]}"
     near "$(rate layers_tokens_per_second)" "$(awk "BEGIN { print 1e9 / ($bytes + 1024 * $kv) }")"
-    printed '"exchanges_per_token": 33,'
+    printed '"exchanges_per_token": 34,'
     printed '"route": "by probe"'
     [ "$(number given_bytes_per_token)" -gt 0 ] || fail "nothing is given"
-    # Two devices read a half each, but for what is not divided. They wait for 33 hops of 1 ms.
+    # Two devices read a half each, but for what is not divided. They wait for 34 hops of 1 ms.
     read=$(rate tensor_tokens_per_second)
     awk "BEGIN { r = $read / $(rate layers_tokens_per_second); exit !(r > 1.7 && r < 2) }" || fail "tensor $read"
     expect 0 "$stator" plan $cfg --device a=1GiB,$slow --device b=1GiB,$slow "${tensor[@]}"
-    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (33e-3 + 1 / $read) }")"
+    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (34e-3 + 1 / $read) }")"
     # 45 KiB a token over a link of 1 MiB a second, or twice if they go through the host.
     expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1TB/s,link=1MiB/s,hop=1ns --device b=1GiB,bandwidth=1TB/s "${tensor[@]}" \
         --set devices.split=tensor:7,1
-    bytes=$(sed -n 's/.*"received_bytes_per_token": \([0-9]*\),$/\1/p' "$tmp/out" | sort -n | tail -1)
-    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / ($bytes / 1048576 + 33 * 12e-6) }")"
+    # (the last one: it has the larger part, and gets most of the logits)
+    bytes=$(sed -n 's/.*"received_bytes_per_\(token\|row\)": \([0-9]*\),$/\2/p' "$tmp/out" | tail -2 | awk '{ s += $1 } END { print s }')
+    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / ($bytes / 1048576 + 34 * 12e-6) }")"
     expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1TB/s,link=1MiB/s,hop=1ns --device b=1GiB,bandwidth=1TB/s "${tensor[@]}" \
         --set devices.split=tensor:7,1 --set transfer.mode=staged
-    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (2 * $bytes / 1048576 + 66 * 12e-6) }")"
+    near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (2 * $bytes / 1048576 + 68 * 12e-6) }")"
     # Cards by name; what no fact says is marked.
     expect 0 "$stator" plan $cfg --device a=b60 --device b=b60 --device c=b60 --device d=b60
     printed '^speed, estimated: layers [0-9.]+ tokens/s, tensor [0-9.]+, two groups by layers with tensor in each [0-9.]+ \(not built yet\)$'
@@ -146,10 +147,10 @@ test_auto_split() {
     printed '"split": "tensor"'
     printed '"choice": "tensor: an estimated 2[0-9.]+ tokens/s, by layers 1[0-9.]+"'
     said 'devices.split = "auto": tensor: an estimated'
-    # A tenth faster is enough, less is not: half of 8.2 ms, and 33 hops.
+    # A tenth faster is enough, less is not: half of 8.2 ms, and 34 hops.
     expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1GB/s,hop=85us --device b=1GiB,bandwidth=1GB/s
     printed '^devices.split = "auto" takes tensor: '
-    expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1GB/s,hop=100us --device b=1GiB,bandwidth=1GB/s
+    expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=1GB/s,hop=110us --device b=1GiB,bandwidth=1GB/s
     printed '^devices.split = "auto" takes layers: an estimated 1[12][0-9.]+ tokens/s, by tensor 1[23][0-9.]+$'
     expect 0 "$stator" plan $cfg "${slow[@]}" --set devices.split=1,1
     ! grep -q 'auto" takes' "$tmp/out" || fail "a choice without \"auto\""

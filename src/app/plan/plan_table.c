@@ -184,6 +184,9 @@ static void print_routes(const struct plan *p, FILE *out) {
                 "%s: %s\n",
                 place->name, place->exchanges, units_format_size(place->given_per_token, given),
                 units_format_size(place->received_per_token, received), place->route, place->route_why);
+        if (place->received_per_row > 0)
+            fprintf(out, "logits: the other devices give %s of each row to %s\n",
+                    units_format_size(place->received_per_row, received), place->name);
     }
 }
 

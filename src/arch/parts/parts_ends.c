@@ -212,10 +212,18 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     }
 }
 
-/* The values that a step's rows go to. */
+static bool is_last_share(const struct graph_share *share) {
+    return share->count == 0 || share->index + 1 == share->count;
+}
+
+/* The values that a step's rows go to. Of a tensor split, the other devices' columns go to the last one. */
 static void add_results(struct parts *p) {
     struct graph *g = p->g;
     const uint32_t rows = g->want.logits_rows;
+    if (!is_last_share(&g->want.share)) {
+        g->logits = graph_add_value(g, "logits", GRAPH_SCRATCH, rows, shape_row_width(p->s), GRAPH_F32);
+        return;
+    }
     g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, shape_row_width(p->s), GRAPH_F32);
     graph_value_halves(g, g->logits, g->want.result_halves);
     g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
@@ -270,15 +278,25 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
     op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
     graph_op_weight(g, op, output, NULL, 0);
+    if (!is_last_share(&g->want.share))
+        return;
     if (s->logit_cap != 0)
         graph_add_op(g, GRAPH_SOFTCAP, GRAPH_NONE, g->logits, g->logits)->cap = s->logit_cap;
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
 }
 
+/* Whether the devices of a tensor split have a panel each of the output matrix. */
+static bool shares_head(const struct parts *p) {
+    const struct graph_share *share = &p->g->want.share;
+    return share->count > 0 && !shape_pools(p->s) && p->s->pooling != SHAPE_POOL_RANK &&
+           arith_ceil_div(p->s->output->ne[1], PANEL_ROWS) >= share->count;
+}
+
 void parts_end(struct parts *p) {
     struct graph *g = p->g;
     const bool all = g->want.end_layer == p->s->n_layers;
-    const bool last = all && (g->want.share.count == 0 || g->want.share.index + 1 == g->want.share.count);
+    g->shared_head = all && shares_head(p);
+    const bool last = all && (is_last_share(&g->want.share) || g->shared_head);
     if (!all) {
         g->outgoing = boundary_value(g, "outgoing");
         graph_add_op(g, GRAPH_SEND, GRAPH_NONE, p->x, g->outgoing);

@@ -270,18 +270,14 @@ struct cpu_run {
     uint32_t slot;
 };
 
-static bool is_body(const struct cpu_device *d, uint32_t slot) {
-    return ((const struct step_header *)cpu_step_slot(d, slot))->run_body == STEP_BODY;
-}
-
 /* A step of a group runs when its last device gets it. */
-static bool waits_for_others(const struct cpu_device *d, uint32_t slot) {
-    return d->group != NULL && is_body(d, slot) && &d->device != d->group->devices[d->group->count - 1];
+static bool waits_for_others(const struct cpu_device *d) {
+    return d->group != NULL && &d->device != d->group->devices[d->group->count - 1];
 }
 
 static void run_member(void *context, uint32_t member, uint32_t n) {
     const struct cpu_run *r = context;
-    if (r->device->group != NULL && is_body(r->device, r->slot))
+    if (r->device->group != NULL)
         cpu_step_run_group(r->device->group, r->slot, member, n);
     else
         cpu_step_run(r->device, r->slot, member, n);
@@ -302,8 +298,9 @@ static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e
     }
     if (h->run_body == STEP_BODY && c->group != NULL)
         c->counters.direct_bytes += h->n_tokens * share_received(g);
+    c->counters.direct_bytes += h->n_rows * share_received_row(g);
     c->n_spans[slot] = 0;
-    if (waits_for_others(c, slot))
+    if (waits_for_others(c))
         return STATOR_OK;
     struct cpu_run run = {.device = c, .slot = slot};
     team_run(c->team, run_member, &run);

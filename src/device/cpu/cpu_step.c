@@ -707,7 +707,9 @@ static void run_exchanged(const struct member *m, const struct graph_op *op) {
     const struct graph_exchanged *x = &op->exchanged;
     const uint32_t width = x->ends[x->count - 1]; /* of what is exchanged */
     CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width));
-    const uint32_t n = m->h->n_tokens * ARITH_MAX(x->used, 1u);
+    const uint32_t n = x->wanted ? m->h->n_rows : m->h->n_tokens * ARITH_MAX(x->used, 1u);
+    if (x->wanted && m->g->want.share.index + 1 < x->count)
+        return;
     const uint32_t *rows = x->used > 0 ? cpu_experts_rows(m, x->routes, x->used) : NULL;
     for (uint32_t i = share_begin(m, n); i < share_end(m, n); i++) {
         const uint32_t t = rows != NULL ? rows[i] : i;

@@ -263,7 +263,7 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     const bool adds = o->epilogue == GRAPH_RESIDUAL;
     uint32_t first = 0, end = 0;
     share_columns(x, me, &first, &end);
-    if (o->in == o->out && end - first == width)
+    if ((o->in == o->out && end - first == width) || (x->wanted && me + 1 < x->count))
         return STATOR_OK;
     CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8 && width > 0);
     CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width && x->column == 0));
@@ -300,6 +300,7 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
                             .routes = x->used > 0 ? launch_floats(b, x->routes) : launch_nowhere(),
                             .used = x->used,
                             .slots = (uint64_t)b->g->want.batch * x->used,
+                            .wanted = x->wanted,
                             .out = launch_forms_of(b, o->out, out->forms),
                             .part = part,
                             .tile = OPENCL_NORM_CHUNK * sizeof(float),

@@ -29,15 +29,15 @@ stator_status lz_exchange_open(struct lz_device *d, stator_error *e) {
                 d->gpu->name, peer(d, i)->gpu->name);
     }
     ze_event_pool_desc_t pool = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC,
-                                 .count = 2 * g->count * (g->count - 1)};
+                                 .count = 3 * g->count * (g->count - 1)};
     ze_result_t r = ze->zeEventPoolCreate(d->context, &pool, g->count, devices, &x->pool);
     if (r != ZE_RESULT_SUCCESS) {
         x->pool = NULL;
         return lz_queue_error(&d->queue, "zeEventPoolCreate(of a tensor split)", r, e);
     }
     uint32_t n = 0;
-    for (uint32_t i = 0; i < 2 * g->count * g->count; i++) {
-        const uint32_t half = i % 2, from = i / 2 % g->count, to = i / 2 / g->count;
+    for (uint32_t i = 0; i < 3 * g->count * g->count; i++) {
+        const uint32_t half = i % 3, from = i / 3 % g->count, to = i / 3 / g->count;
         /* Rows in host memory are seen by another device only behind a signal of that scope. */
         const ze_event_scope_flags_t scope =
             g->direct[from][to] ? ZE_EVENT_SCOPE_FLAG_DEVICE : ZE_EVENT_SCOPE_FLAG_HOST;
@@ -60,8 +60,8 @@ void lz_exchange_close(struct lz_device *d) {
     const struct lz_calls *ze = &d->system->ze;
     if (d->queue.hangs || d->system->hangs || x->pool == NULL)
         return;
-    for (uint32_t i = 0; i < 2 * DEVICE_MAX * DEVICE_MAX; i++) {
-        ze_event_handle_t event = x->event[i % 2][i / 2 % DEVICE_MAX][i / 2 / DEVICE_MAX];
+    for (uint32_t i = 0; i < 3 * DEVICE_MAX * DEVICE_MAX; i++) {
+        ze_event_handle_t event = x->event[i % 3][i / 3 % DEVICE_MAX][i / 3 / DEVICE_MAX];
         if (event != NULL)
             (void)ze->zeEventDestroy(event);
     }
@@ -71,6 +71,8 @@ void lz_exchange_close(struct lz_device *d) {
 
 /* Halves go in turn, also from the body of one slot to that of the next. */
 static uint32_t half_of(const struct graph *g, uint32_t slot, uint32_t op) {
+    if (g->ops[op].exchanged.wanted)
+        return LZ_EXCHANGE_LOGITS;
     return (share_exchanges(g, op) + slot * share_exchanges(g, g->n_ops)) % 2;
 }
 
@@ -78,10 +80,13 @@ static uint32_t half_of(const struct graph *g, uint32_t slot, uint32_t op) {
 static uint8_t *zone_at(struct lz_device *to, const struct graph *g, const struct graph_op *op, uint32_t half,
                         uint32_t from) {
     const struct graph *receiver = to->model->graph;
-    const struct graph_value *v = &receiver->values[receiver->zone];
+    const bool logits = half == LZ_EXCHANGE_LOGITS;
+    const uint32_t zone = logits ? receiver->head_zone : receiver->zone;
+    const struct graph_value *v = &receiver->values[zone];
     const uint64_t at = share_landing(g, op, receiver->want.share.index, from);
-    CHECK(at <= v->half_bytes);
-    return to->slices[DEVICE_EXCHANGE][0].memory + v->offset + half * v->half_bytes + v->f32 + at;
+    CHECK(zone != GRAPH_NONE && at <= v->half_bytes);
+    return to->slices[DEVICE_EXCHANGE][0].memory + v->offset + (logits ? 0 : half * v->half_bytes) + v->f32 +
+           at;
 }
 
 void *lz_exchange_rows(struct lz_device *d, uint32_t slot, uint32_t op, uint32_t source) {
@@ -111,7 +116,12 @@ static stator_status barrier(struct lz_device *d, struct lz_list *list, ze_event
                : lz_queue_error(&d->queue, "zeCommandListAppendBarrier(of a tensor split)", r, e);
 }
 
-/* This device's rows to all others. */
+/* Only the last device gets rows of logits, and it gives none. */
+static bool gets(const struct graph_op *op, uint32_t from, uint32_t to) {
+    return from != to && (!op->exchanged.wanted || to + 1 == op->exchanged.count);
+}
+
+/* This device's rows to all others that get them. */
 static stator_status give(struct lz_device *d, struct lz_list *list, uint32_t half, const struct graph_op *op,
                           uint32_t rows, stator_error *e) {
     const struct graph *g = d->model->graph;
@@ -128,7 +138,7 @@ static stator_status give(struct lz_device *d, struct lz_list *list, uint32_t ha
     stator_status st = STATOR_OK;
     bool staged = false;
     for (uint32_t i = 0; i < group->count && bytes > 0 && st == STATOR_OK; i++) {
-        if (i == me)
+        if (!gets(op, me, i))
             continue;
         const bool direct = group->direct[me][i];
         *(direct ? &list->direct_bytes : &list->staged_bytes) += direct || !staged ? bytes : 0;
@@ -149,12 +159,12 @@ stator_status lz_exchange_append(struct lz_device *d, struct lz_list *list, uint
     uint32_t waits = 0;
     stator_status st = give(d, list, half, &g->ops[op], rows, e);
     for (uint32_t i = 0; i < n && st == STATOR_OK; i++) {
-        if (i == me)
-            continue;
-        st = barrier(d, list, event_of(d, half, me, i), 0, NULL, e);
-        theirs[waits++] = event_of(d, half, i, me);
+        if (gets(&g->ops[op], me, i))
+            st = barrier(d, list, event_of(d, half, me, i), 0, NULL, e);
+        if (gets(&g->ops[op], i, me))
+            theirs[waits++] = event_of(d, half, i, me);
     }
-    if (st == STATOR_OK)
+    if (st == STATOR_OK && waits > 0)
         st = barrier(d, list, NULL, waits, theirs, e);
     for (uint32_t i = 0; i < waits && st == STATOR_OK; i++) {
         ze_result_t r = d->system->ze.zeCommandListAppendEventReset(list->handle, theirs[i]);

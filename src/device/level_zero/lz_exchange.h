@@ -1,7 +1,7 @@
-/* The exchanges of a tensor split among GPUs, as parts of a recorded body: a GPU copies its columns into the
- * landing zone of every other one, or where a pair cannot do that into its window of pinned host memory, and
- * signals an event for each. It then waits for theirs. graph/share.h says why two halves of a zone are
- * enough; two events of an ordered pair are enough for the same reason. */
+/* The exchanges of a tensor split among GPUs, as parts of a recorded body or tail: a GPU copies its columns
+ * into the landing zone of every other one, or where a pair cannot do that into its window of pinned host
+ * memory, and signals an event for each. It then waits for theirs. graph/share.h says why two halves of a
+ * zone are enough; two events of an ordered pair are enough for the same reason. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_EXCHANGE_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_EXCHANGE_H
 

@@ -71,10 +71,11 @@ struct lz_helped {
     uint32_t n_steps;
 };
 
-/* Of a tensor split, in its first device: event[half][from][to]. */
+/* Of a tensor split, in its first device: event[half][from][to]. Rows of logits have events of their own. */
+#define LZ_EXCHANGE_LOGITS 2
 struct lz_exchange {
     ze_event_pool_handle_t pool;
-    ze_event_handle_t event[2][DEVICE_MAX][DEVICE_MAX];
+    ze_event_handle_t event[3][DEVICE_MAX][DEVICE_MAX];
 };
 
 struct lz_slice {

@@ -401,7 +401,7 @@ static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bu
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
         st = append_ops(&r, LAUNCH_TAIL, bucket);
-    if (st == STATOR_OK)
+    if (st == STATOR_OK && d->model->graph->logits != GRAPH_NONE)
         st = append_results(&r);
     return st == STATOR_OK ? close_list(&r) : st;
 }

@@ -126,14 +126,22 @@ static stator_status submit(struct stator *s, struct engine_step *step, uint32_t
     return STATOR_OK;
 }
 
-/* A device of a tensor split, not the last one. */
-static stator_status submit_share(struct stator *s, struct engine_step *step, uint32_t device,
-                                  stator_error *e) {
-    struct device *from = s->devices[device].device, *to = s->devices[device + 1].device;
+/* The first device that works on a step which is at device `at`, the last one. */
+static uint32_t first_of(const struct stator *s, uint32_t at) {
+    return entry(s) > 0 ? 0 : at;
+}
+
+/* Of a tensor split: to all devices but the last one, which gets its descriptor. */
+static stator_status submit_shares(struct stator *s, const struct engine_step *step, stator_error *e) {
     const uint32_t slot = slot_of(s, step->number);
-    step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
-    step->at = device;
-    return from->vtable->submit(from, slot, e);
+    for (uint32_t i = 0; i < entry(s); i++) {
+        struct device *from = s->devices[i].device, *to = s->devices[i + 1].device;
+        step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
+        stator_status st = from->vtable->submit(from, slot, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
 }
 
 stator_status pipeline_begin(struct stator *s, stator_error *e) {
@@ -146,17 +154,8 @@ stator_status pipeline_begin(struct stator *s, stator_error *e) {
     if (pipeline_is_empty(s))
         atomic_store(&s->shown.moved_ns, step->began_ns);
     s->next_step++;
-    for (uint32_t i = 0; i < entry(s); i++) {
-        stator_status st = submit_share(s, step, i, e);
-        if (st != STATOR_OK)
-            return st;
-    }
-    return submit(s, step, entry(s), e);
-}
-
-/* The first device that works on the step now; the last one is step->at. */
-static uint32_t first_of(const struct stator *s, const struct engine_step *step) {
-    return entry(s) > 0 && !step->only_tail ? 0 : step->at;
+    stator_status st = submit_shares(s, step, e);
+    return st == STATOR_OK ? submit(s, step, entry(s), e) : st;
 }
 
 /* Waits at most timeout_ns until all devices that work on the step have ended it; looks at each, since one
@@ -165,7 +164,7 @@ static stator_status wait_for(struct stator *s, const struct engine_step *step, 
                               bool *ended, stator_error *e) {
     stator_status st = STATOR_OK;
     *ended = true;
-    for (uint32_t i = first_of(s, step); i <= step->at && st == STATOR_OK; i++) {
+    for (uint32_t i = first_of(s, step->at); i <= step->at && st == STATOR_OK; i++) {
         struct device *d = s->devices[i].device;
         bool one = false;
         st = d->vtable->wait(d, slot_of(s, step->number), *ended ? timeout_ns : 0, &one, e);
@@ -175,7 +174,7 @@ static stator_status wait_for(struct stator *s, const struct engine_step *step, 
 }
 
 static void trace_all(struct stator *s, const struct engine_step *step) {
-    for (uint32_t i = first_of(s, step); i <= step->at; i++) {
+    for (uint32_t i = first_of(s, step->at); i <= step->at; i++) {
         struct engine_step of = *step;
         of.at = i;
         trace_step(s, &of);
@@ -247,7 +246,7 @@ struct engine_step *pipeline_ended(struct stator *s) {
 stator_status pipeline_again(struct stator *s, struct engine_step *step, uint32_t first, uint32_t rows,
                              stator_error *e) {
     CHECK(step == pipeline_ended(s) && step->reader != NULL && rows <= s->planning.want.logits_rows);
-    struct device *d = s->devices[step->at].device;
+    struct device *d = s->devices[first_of(s, step->at)].device;
     uint8_t *slot = d->vtable->step_slot(d, slot_of(s, step->number));
     struct step_header *h = (struct step_header *)slot;
     uint32_t *wanted = (uint32_t *)(slot + h->at_rows);
@@ -256,9 +255,9 @@ stator_status pipeline_again(struct stator *s, struct engine_step *step, uint32_
     h->n_rows = rows;
     h->run_body = STEP_TAIL;
     step->n_rows = rows;
-    step->only_tail = true;
     atomic_store(&s->shown.moved_ns, clock_ns());
-    return submit(s, step, step->at, e);
+    stator_status st = submit_shares(s, step, e);
+    return st == STATOR_OK ? submit(s, step, step->at, e) : st;
 }
 
 void pipeline_finish(struct stator *s, struct engine_step *step) {

@@ -82,8 +82,8 @@ static stator_status decide_pair(struct stator *s, uint32_t i, uint32_t k, stato
 static stator_status decide_group(struct stator *s, stator_error *e) {
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++) {
-        for (uint32_t k = 0; k < 2 && s->planning.devices[i].has_window; k++)
-            s->group.window[i][k] = window(s, i, k);
+        for (uint32_t k = 0; k < 3 && s->planning.devices[i].has_window; k++)
+            s->group.window[i][k] = window(s, i, k); /* the third one is behind the halves */
         for (uint32_t k = 0; k < s->planning.n_devices && st == STATOR_OK; k++)
             if (k != i)
                 st = decide_pair(s, i, k, e);

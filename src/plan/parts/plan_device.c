@@ -293,7 +293,9 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     place->n_shares = gw.share.count;
     place->received_per_token = share_received(g);
     place->given_per_token = share_given_each(g);
-    place->exchanges = share_exchanges(g, g->n_ops);
+    place->received_per_row = share_received_row(g);
+    place->given_per_row = share_given_row(g);
+    place->exchanges = share_exchanges(g, g->n_ops) + (share_head(g) != NULL);
     add_weights(g, f, slices, p);
     st = add_caches(f, m, p, e);
     if (st != STATOR_OK)

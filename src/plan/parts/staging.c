@@ -37,8 +37,9 @@ void staging_lay_out(struct planning *s) {
         d->has_window = may_be_staged(s, i);
         d->at_window = at;
         d->window_bytes = window_bytes(&d->graph);
+        d->head_bytes = arith_round_up(share_given_rows(&d->graph), CARVE_ALIGN);
         if (d->has_window)
-            at = arith_must_add(at, 2 * d->window_bytes);
+            at = arith_must_add(at, 2 * d->window_bytes + d->head_bytes);
     }
     at = pages_rounded(ARITH_MAX(at, s->load_window));
     for (uint32_t i = 0; i < planning_parts(s); i++) {
@@ -66,6 +67,8 @@ void staging_add_blocks(const struct planning *s, struct plan *p) {
             CHECK(d->at_window + (k + 1) * d->window_bytes <= s->staging_bytes);
             plan_add_block(p, name, (size_t)n, 0, d->at_window + k * d->window_bytes, d->window_bytes, 1, 2);
         }
+        const int n = snprintf(name, sizeof name, "window of logits from %.20s", d->facts.name);
+        plan_add_block(p, name, (size_t)n, 0, d->at_window + 2 * d->window_bytes, d->head_bytes, 1, 2);
     }
     plan_add_block(p, "load window", 11, 0, 0, s->load_window, 0, windows ? 1 : 0);
     for (uint32_t i = 0; i < planning_parts(s); i++) {

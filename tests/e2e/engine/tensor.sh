@@ -21,9 +21,10 @@ cpu:0,cpu:1,cpu:2 tensor:1,3,2
 END
 }
 
-# What the plan says a device gets for each token is what the report counts: four tokens, then four times one.
+# What the plan says a device gets for each token and each row of logits is what the report counts: four tokens, then four
+# times one, and five rows. The last device has the logits.
 test_plan_and_report() {
-    local two=($cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor:3,1) bytes device
+    local two=($cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor:3,1) bytes row device
     expect 0 "$stator" plan "${two[@]}" --json
     tr -d ' \n' <"$tmp/out" >"$tmp/plan"
     expect 0 "$stator" run "${two[@]}" --tokens "1 2 3 4" -n 5 --temp 0 --json --report "$tmp/r.json"
@@ -31,7 +32,9 @@ test_plan_and_report() {
     for device in 0 1; do
         bytes=$(grep -oE "\"share\":\{\"index\":$device,\"of\":2,\"received_bytes_per_token\":[0-9]+" "$tmp/plan" | grep -oE '[0-9]+$')
         [ -n "$bytes" ] || fail "the plan does not say what device $device gets"
-        grep -qE "\"name\":\"cpu:$device\",\"kind\":\"cpu\".*\"direct_bytes\":$((8 * bytes))," "$tmp/r" || fail "the report does not count it for $device"
+        row=$(grep -oE "\"share\":\{\"index\":$device,[^}]*" "$tmp/plan" | grep -oE 'received_bytes_per_row":[0-9]+' | grep -oE '[0-9]+$')
+        [ $((row > 0)) = $device ] || fail "device $device gets $row bytes of a row of logits"
+        grep -qE "\"name\":\"cpu:$device\",\"kind\":\"cpu\".*\"direct_bytes\":$((8 * bytes + 5 * row))," "$tmp/r" || fail "the report does not count it for $device"
     done
     expect 0 "$stator" plan "${two[@]}"
     grep -q 'weights on cpu:0: share 1 of 2 of layers 0 to 7' "$tmp/out" || fail "the plan does not name the share"
@@ -49,7 +52,7 @@ test_routes() {
     [ "$(cat "$tmp/routes")" = "$all" ] || fail "routes: $(cat "$tmp/routes")"
     grep -q '"process_labels","pid":1,"args":{"labels":"direct to cpu:0, direct to cpu:2"}' "$tmp/t.json" || fail "no label"
     for i in 0 1 2; do
-        [ "$(grep -c "\"name\":\"[^\"]*exchange[^\"]*\",\"pid\":$i,\"tid\":1," "$tmp/t.json")" = $((5 * 33)) ] || fail "exchanges of $i"
+        [ "$(grep -c "\"name\":\"[^\"]*exchange[^\"]*\",\"pid\":$i,\"tid\":1," "$tmp/t.json")" = $((5 * 34)) ] || fail "exchanges of $i"
     done
 }
 
