@@ -270,15 +270,30 @@ void sequences_reuse(struct stator *s, struct engine_sequence *q) {
     tell_of_reuse(s, q, from);
 }
 
-void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
+/* first: of the steps that may still use a block that is taken. */
+static bool take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens, uint64_t first) {
     CHECK(tokens <= q->capacity);
-    while (q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens) {
+    bool all = true;
+    while (all && q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens) {
         kv_disk_before_take(s);
-        q->blocks[q->n_blocks++] = kv_pool_take(&s->pool, atomic_load(&q->request->id));
+        const uint32_t block = kv_pool_take_idle(&s->pool, atomic_load(&q->request->id), first);
+        all = block != KV_POOL_NONE;
+        if (all)
+            q->blocks[q->n_blocks++] = block;
     }
     CHECK(q->n_blocks <= q->reserved);
     tell_of_pool(s);
     tell_of_sequence(s, q);
+    return all;
+}
+
+void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
+    const bool all = take_blocks(s, q, tokens, UINT64_MAX);
+    CHECK(all);
+}
+
+bool sequences_take_idle(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
+    return take_blocks(s, q, tokens, planning_stages(&s->planning) == 1 ? UINT64_MAX : s->first_step);
 }
 
 static void show_peak(struct stator *s, uint32_t cache, uint32_t blocks) {

@@ -38,6 +38,9 @@ void sequences_keep_next(struct stator *s, struct engine_sequence *q);
 void sequences_go_on(struct stator *s, struct engine_sequence *q, uint32_t blocks);
 /* Takes the blocks for q's first `tokens` tokens. */
 void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens);
+/* The same for a pass of the last device alone, which runs ahead of steps that the devices before it still
+ * have: takes only blocks that no such step uses. False: there are not enough of these now. */
+bool sequences_take_idle(struct stator *s, struct engine_sequence *q, uint32_t tokens);
 /* Keeps the full blocks, after q's `done` has grown. */
 void sequences_keep(struct stator *s, struct engine_sequence *q);
 void sequences_release(struct stator *s, struct engine_sequence *q);

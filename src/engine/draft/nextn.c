@@ -41,15 +41,16 @@ static void begin_pass(struct pass *p) {
         p->h->cache[i].n_fill = 0;
 }
 
-/* Guess k of q. Blocks that are new to it stay so to its next step, which clears them before it writes all
- * that this one does. */
+/* Draft token k of q, if it finds a block. Blocks that are new to it stay so to its next step, which clears
+ * them before it writes all that this one does. */
 static void add_token(struct stator *s, const struct pass *p, struct engine_sequence *q, uint32_t k) {
     const struct engine_request *r = q->request;
     const struct speculation *g = &q->speculation;
     const uint32_t n = p->h->n_tokens, position = r->n_tokens - 1 + k;
     const uint32_t sequence = (uint32_t)(q - s->sequences);
     CHECK(n < s->planning.want.batch && (k == 0 || k <= g->n_ahead));
-    sequences_take_blocks(s, q, position + 1);
+    if (!sequences_take_idle(s, q, position + 1))
+        return;
     q->reached = ARITH_MAX(q->reached, position + 1);
     ((struct step_chunk *)(p->at + p->h->at_chunks))[n] = (struct step_chunk){
         .slot = sequence, .first = n, .n = 1, .position = position, .hidden = k == 0 ? 1 + g->kept : 1};
