@@ -2,12 +2,14 @@
  * tools/reference_tower.py and tools/reference_pictures.py in float64; the same bits however a prompt is
  * computed; prefixes; and which files don't go together.
  *
- * With two arguments the program writes the files for the references instead:
- *     test_pictures_qwen /tmp/text.gguf /tmp/tower.gguf
+ * With arguments the program writes the files for the references instead, of qwen3vl, then of qwen35:
+ *     test_pictures_qwen /tmp/text.gguf /tmp/tower.gguf /tmp/text35.gguf /tmp/tower35.gguf
  *     tools/reference_tower.py /tmp/tower.gguf PIXELS 30 18 tests/data/pictures/qwen_tower.f32
  *     tools/reference_pictures.py /tmp/text.gguf /tmp/tower.gguf tests/data/pictures/qwen_logits.f32 PROMPT
- * PIXELS: those of tests/data/pictures/tower.png. PROMPT: below, with the files of `pictures` for -1. */
+ * (with the other two files: qwen35_logits.f32). PIXELS: those of tests/data/pictures/tower.png. PROMPT:
+ * below, with the files of `pictures` for -1. */
 #include "engine_harness.h"
+#include "hybrid_model.h"
 #include "pictures_model.h"
 
 #include "engine/engine.h"
@@ -26,8 +28,10 @@ static const struct {
 } files[] = {{"tests/data/pictures/tower.png", 5, 3}, {"tests/data/pictures/tower_3.png", 2, 4}};
 enum { TOKENS = PROMPT - 2 + 5 * 3 + 2 * 4 };
 
-static struct gguf_writer text, towers[2];
-static char text_path[GGUF_WRITER_PATH], tower_paths[2][GGUF_WRITER_PATH];
+/* Of qwen3vl with matrices of the tower in F32, and in F16; of qwen35. */
+enum { DEEP, DEEP_F16, HYBRID, MODELS };
+static struct gguf_writer texts[MODELS], towers[MODELS];
+static char text_paths[MODELS][GGUF_WRITER_PATH], tower_paths[MODELS][GGUF_WRITER_PATH];
 static stator_picture pictures[2];
 static int32_t ids[PROMPT];
 
@@ -41,18 +45,44 @@ static char *read_file(const char *path, size_t *n) {
     return data;
 }
 
+/* A text model like pictures_model_qwen_text's of the architecture qwen35: layers with states, gated
+ * attention that rotates a part of its dimensions, no deepstack. */
+static int32_t hybrid_text(struct gguf_writer *w, uint64_t random) {
+    static struct tiny_vocab v; /* large */
+    struct hybrid_model m = hybrid_model_usual();
+    const int32_t marker = pictures_model_vocab(
+        &v, (const char *const[3]){"<|image_pad|>", "<|vision_start|>", "<|vision_end|>"});
+    m.embd = PICTURES_MODEL_WIDTH;
+    m.vocab = v.n;
+    m.type = BLOCK_F32;
+    m.seed = random;
+    hybrid_model_write(w, m);
+    gguf_writer_array(w, "qwen35.rope.dimension_sections", GGUF_I32, 4, (int32_t[]){4, 2, 2, 0}, 16);
+    tiny_vocab_write(&v, w, "llama");
+    return marker;
+}
+
+static int32_t write_model(int i) {
+    struct tower_model_qwen m = pictures_model_qwen_tower(i == DEEP_F16 ? BLOCK_F16 : BLOCK_F32);
+    m.deep = i == HYBRID ? 0 : m.deep;
+    texts[i] = gguf_writer_new();
+    towers[i] = gguf_writer_new();
+    tower_model_write_qwen(&towers[i], &m, SEED);
+    const int32_t marker =
+        i == HYBRID ? hybrid_text(&texts[i], SEED) : pictures_model_qwen_text(&texts[i], SEED);
+    assert_true(gguf_writer_finish(&texts[i]) && gguf_writer_finish(&towers[i]));
+    return marker;
+}
+
 static int make_files(void **state) {
     (void)state;
-    text = gguf_writer_new();
-    const int32_t marker = pictures_model_qwen_text(&text, SEED);
-    assert_true(gguf_writer_finish(&text));
-    assert_non_null(gguf_writer_memory_path(&text, text_path));
-    for (int i = 0; i < 2; i++) {
-        const struct tower_model_qwen m = pictures_model_qwen_tower(i == 0 ? BLOCK_F32 : BLOCK_F16);
-        towers[i] = gguf_writer_new();
-        tower_model_write_qwen(&towers[i], &m, SEED);
-        assert_true(gguf_writer_finish(&towers[i]));
+    int32_t marker = 0;
+    for (int i = 0; i < MODELS; i++) {
+        marker = write_model(i);
+        assert_non_null(gguf_writer_memory_path(&texts[i], text_paths[i]));
         assert_non_null(gguf_writer_memory_path(&towers[i], tower_paths[i]));
+    }
+    for (int i = 0; i < 2; i++) {
         size_t n = 0;
         pictures[i].data = read_file(files[i].path, &n);
         pictures[i].length = n;
@@ -64,23 +94,24 @@ static int make_files(void **state) {
 
 static int drop_files(void **state) {
     (void)state;
-    gguf_writer_free(&text);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODELS; i++) {
+        gguf_writer_free(&texts[i]);
         gguf_writer_free(&towers[i]);
-        free((void *)(uintptr_t)pictures[i].data);
     }
+    for (int i = 0; i < 2; i++)
+        free((void *)(uintptr_t)pictures[i].data);
     return 0;
 }
 
-static stator *start(const char *const *more, int tower) {
+static stator *start(const char *const *more, int model) {
     static char vision[GGUF_WRITER_PATH + 32];
     const char *sets[HARNESS_SETS] = {vision, "vision.decode=1MiB", "memory.staging=1MiB"};
     size_t n = 3;
-    snprintf(vision, sizeof vision, "model.vision=%s", tower_paths[tower]);
+    snprintf(vision, sizeof vision, "model.vision=%s", tower_paths[model]);
     while (more != NULL && *more != NULL)
         sets[n++] = *more++;
     sets[n] = NULL;
-    return harness_start(text_path, sets);
+    return harness_start(text_paths[model], sets);
 }
 
 static stator_request request_of(void) {
@@ -138,9 +169,9 @@ static void compare(const char *what, const float *values, const char *path, siz
 
 static void test_reference(void **state) {
     (void)state;
-    for (int tower = 0; tower < 2; tower++) {
+    for (int model = 0; model < MODELS; model++) {
         static const char *const exact[] = {"memory.kv_type=f32", NULL};
-        stator *s = start(exact, tower);
+        stator *s = start(exact, model);
         const stator_request q = request_of();
         float *rows = logits_of(s, &q);
         for (int i = 0; i < 2; i++) {
@@ -149,27 +180,33 @@ static void test_reference(void **state) {
             assert_true(p->size.across == files[i].across && p->size.down == files[i].down);
             assert_int_equal(p->size.tokens, files[i].across * files[i].down);
         }
-        compare("tower", s->pictures.places[0].memory, "tests/data/pictures/qwen_tower.f32",
-                (size_t)5 * 3 * WIDTH);
-        compare("logits", rows, "tests/data/pictures/qwen_logits.f32", (size_t)TOKENS * harness_vocab(s));
+        if (model != HYBRID)
+            compare("tower", s->pictures.places[0].memory, "tests/data/pictures/qwen_tower.f32",
+                    (size_t)5 * 3 * WIDTH);
+        compare("logits", rows,
+                model == HYBRID ? "tests/data/pictures/qwen35_logits.f32"
+                                : "tests/data/pictures/qwen_logits.f32",
+                (size_t)TOKENS * harness_vocab(s));
         free(rows);
         stator_close(s);
     }
 }
 
 /* The same bits by threads, batches (which cut pictures apart), tiers and splits. */
-static void test_bits(void **state) {
-    (void)state;
+static void same_bits(int model) {
     static const char *const ways[][4] = {
         {"cpu.threads=1", NULL},
         {"cpu.threads=3", "memory.batch=7", NULL},
         {"cpu.tier=scalar", "cpu.threads=2", "memory.batch=1", NULL},
         {"cpu.tier=avx2", "memory.batch=33", NULL},
-        {"devices.use=cpu:0, cpu:1", "devices.split=2, 1", "memory.batch=16", NULL},
+        {"devices.use=cpu:0, cpu:1", NULL, "memory.batch=16", NULL},
     };
     float *first = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        stator *s = start(ways[i], 1);
+        const char *way[4] = {ways[i][0], ways[i][1], ways[i][2], NULL};
+        if (way[2] != NULL && way[1] == NULL)
+            way[1] = model == HYBRID ? "devices.split=1, 3" : "devices.split=2, 1";
+        stator *s = start(way, model);
         const stator_request q = request_of();
         float *rows = logits_of(s, &q);
         if (first != NULL)
@@ -181,12 +218,18 @@ static void test_bits(void **state) {
     free(first);
 }
 
+static void test_bits(void **state) {
+    (void)state;
+    same_bits(DEEP_F16);
+    same_bits(HYBRID);
+}
+
 /* Text alone has the bits that it has without a tower. */
 static void test_text_alone(void **state) {
     (void)state;
     static const int32_t words[] = {1, 60, 61, 62, 100, 101, 102};
     const size_t n = sizeof words / sizeof words[0];
-    stator *with = start(NULL, 0), *without = harness_start(text_path, NULL);
+    stator *with = start(NULL, DEEP), *without = harness_start(text_paths[DEEP], NULL);
     float *a = harness_logits(with, words, n), *b = harness_logits(without, words, n);
     assert_memory_equal(a, b, n * harness_vocab(with) * sizeof *a);
     free(a);
@@ -197,7 +240,7 @@ static void test_text_alone(void **state) {
 
 /* A greedy answer to the prompt with more text behind it, and how much of it was computed before. */
 static uint32_t answer_of(stator *s, size_t more, int32_t answer[4]) {
-    int32_t long_ids[PROMPT + 16];
+    int32_t long_ids[PROMPT + 80];
     memcpy(long_ids, ids, sizeof ids);
     for (size_t i = 0; i < more; i++)
         long_ids[PROMPT + i] = 80 + (int32_t)i;
@@ -228,16 +271,25 @@ static uint32_t answer_of(stator *s, size_t more, int32_t answer[4]) {
 /* A second turn finds the first one's tokens, and continues at the same places. */
 static void test_prefix(void **state) {
     (void)state;
-    static const char *const roomy[] = {"memory.sequences=4", NULL};
-    int32_t first[4], second[4], again[4];
-    stator *s = start(roomy, 0);
-    assert_int_equal(answer_of(s, 0, first), 0);
-    assert_int_equal(answer_of(s, 16, second), 32);
-    stator_close(s);
-    s = start(roomy, 0);
-    assert_int_equal(answer_of(s, 16, again), 0);
-    assert_memory_equal(second, again, sizeof again);
-    stator_close(s);
+    static const char *const roomy[] = {"memory.sequences=4", "server.checkpoints=4", NULL};
+    static const char *const guessing[] = {"memory.sequences=4", "speculation.mode=ngram", "memory.batch=9",
+                                           NULL};
+    for (int model = 0; model < MODELS; model++) {
+        const size_t before = model == HYBRID ? 64 : 0; /* a checkpoint is taken behind 64 tokens or more */
+        int32_t first[4], second[4], again[4], guessed[4];
+        stator *s = start(roomy, model);
+        assert_int_equal(answer_of(s, before, first), 0);
+        assert_int_equal(answer_of(s, before + 16, second), model == HYBRID ? 64 : 32);
+        stator_close(s);
+        s = start(roomy, model);
+        assert_int_equal(answer_of(s, before + 16, again), 0);
+        assert_memory_equal(second, again, sizeof again);
+        stator_close(s);
+        s = start(guessing, model);
+        assert_int_equal(answer_of(s, before + 16, guessed), 0);
+        assert_memory_equal(second, guessed, sizeof guessed);
+        stator_close(s);
+    }
 }
 
 static void refused(const char *model, const char *vision, stator_status status, const char *what) {
@@ -312,16 +364,14 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_what_does_not_go_together),
     };
-    if (argc > 2) {
-        const struct tower_model_qwen m = pictures_model_qwen_tower(BLOCK_F32);
-        text = gguf_writer_new();
-        towers[0] = gguf_writer_new();
-        pictures_model_qwen_text(&text, SEED);
-        tower_model_write_qwen(&towers[0], &m, SEED);
-        return gguf_writer_finish(&text) && gguf_writer_save(&text, argv[1]) &&
-                       gguf_writer_finish(&towers[0]) && gguf_writer_save(&towers[0], argv[2])
-                   ? 0
-                   : 1;
+    for (int i = 0; i < 2 && argc > 2 * i + 2; i++) {
+        const int model = i == 0 ? DEEP : HYBRID;
+        write_model(model);
+        if (!gguf_writer_save(&texts[model], argv[2 * i + 1]) ||
+            !gguf_writer_save(&towers[model], argv[2 * i + 2]))
+            return 1;
     }
+    if (argc > 2)
+        return 0;
     return cmocka_run_group_tests(tests, make_files, drop_files);
 }
