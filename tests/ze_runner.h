@@ -14,7 +14,7 @@
 #include <dlfcn.h>
 #include <level_zero/ze_api.h>
 
-#define ZE_RUNNER_MAX 400
+#define ZE_RUNNER_MAX 640
 
 /* The loader opens drivers with RTLD_DEEPBIND, which the sanitizers refuse; this binary's own dlopen leaves
  * it out. */

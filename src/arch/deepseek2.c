@@ -80,7 +80,7 @@ static void build(struct graph *g, const struct shape *s) {
 
 const struct arch arch_deepseek2 = {
     .name = "deepseek2",
-    .models = "GLM-4.7-Flash, DeepSeek V2-Lite to V3.1, R1, Kimi-K2, Moonlight, on the CPU",
+    .models = "GLM-4.7-Flash, DeepSeek V2-Lite to V3.1, R1, Kimi-K2, Moonlight",
     .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
     .read = read,
     .check = check,

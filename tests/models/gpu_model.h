@@ -7,6 +7,7 @@
 #include "kernel_check.h"
 
 #include "arch/arch.h"
+#include "arch/parts/parts.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "kernels/shared/experts.h"
@@ -33,7 +34,11 @@ struct gpu_model_want {
     /* Of the types of gate, up, down; 0: dense. */
     uint32_t experts, used, shared_ff;
     bool expert_bias, choice_bias, sigmoid, norm, clamped;
-    uint32_t cells; /* of attention; at most this, or 0 where no sequence has two splits */
+    uint32_t groups, groups_used; /* of experts */
+    uint32_t cells;               /* of attention; at most this, or 0 where no sequence has two splits */
+    bool both;                    /* attention to both sides */
+    /* Latent attention, kv_rank above 0: K is head_k wide, V head_v, and there is one KV head. */
+    uint32_t kv_rank, q_rank, nope, dim_v;
 };
 
 struct gpu_model {
@@ -67,12 +72,17 @@ static inline const struct gguf_tensor *gpu_model_tensor(struct gpu_model *m, co
     return t;
 }
 
-static inline const struct gguf_tensor *gpu_model_matrices(struct gpu_model *m, const char *name,
-                                                           uint32_t type, uint32_t cols, uint32_t rows) {
+static inline const struct gguf_tensor *gpu_model_cube(struct gpu_model *m, const char *name, uint32_t type,
+                                                       uint32_t cols, uint32_t rows, uint32_t matrices) {
     const struct gguf_tensor *t = gpu_model_tensor(m, name, type, cols, rows);
     m->tensors[m->n_tensors - 1].n_dims = 3;
-    m->tensors[m->n_tensors - 1].ne[2] = m->want.experts;
+    m->tensors[m->n_tensors - 1].ne[2] = matrices;
     return t;
+}
+
+static inline const struct gguf_tensor *gpu_model_matrices(struct gpu_model *m, const char *name,
+                                                           uint32_t type, uint32_t cols, uint32_t rows) {
+    return gpu_model_cube(m, name, type, cols, rows, m->want.experts);
 }
 
 static inline void gpu_model_experts(struct gpu_model *m, struct shape *s) {
@@ -86,6 +96,8 @@ static inline void gpu_model_experts(struct gpu_model *m, struct shape *s) {
                                         .norm = w->norm,
                                         .scale = 1.5f,
                                         .clamped = w->clamped,
+                                        .groups = w->groups,
+                                        .groups_used = w->groups_used,
                                         .alpha = 1.702f,
                                         .limit = 0.5f};
     t->router = gpu_model_tensor(m, "router", BLOCK_F32, w->n_embd, w->experts);
@@ -120,29 +132,36 @@ static inline void gpu_model_factors(struct gpu_model *m) {
     }
 }
 
-static inline void gpu_model_shape(struct gpu_model *m) {
+/* The tensors of latent attention. */
+static inline void gpu_model_latent(struct gpu_model *m) {
     const struct gpu_model_want *w = &m->want;
     struct shape *s = &m->shape;
-    uint32_t q = w->n_heads * w->head_k, k = w->n_kv_heads * w->head_k, v = w->n_kv_heads * w->head_v;
-    s->arch = arch_find(w->wide ? "olmo2" : w->late ? "hunyuan-dense" : "llama");
-    s->n_layers = 1;
-    s->n_embd = w->n_embd;
-    s->n_ff = w->n_ff;
-    s->n_heads = w->n_heads;
-    s->n_kv_heads = w->n_kv_heads;
-    s->head_dim_k = w->head_k;
-    s->head_dim_v = w->head_v;
-    s->n_rot = w->n_rot;
-    s->rope_neox = w->neox;
-    s->norm_eps = 1e-5f;
-    s->attention_scale = 0.125f;
-    s->attention_cap = s->logit_cap = w->cap;
-    s->vocab = w->vocab;
-    s->token_embd = gpu_model_tensor(m, "token_embd", w->embd_type, w->n_embd, w->vocab);
-    s->output = gpu_model_tensor(m, "output", w->output_type, w->n_embd, w->vocab);
-    s->output_norm = gpu_model_tensor(m, "output_norm", BLOCK_F32, w->n_embd, 0);
     struct shape_layer *l = &s->layers[0];
-    l->attn_norm = gpu_model_tensor(m, "attn_norm", BLOCK_F32, w->n_embd, 0);
+    const uint32_t q = w->n_heads * (w->nope + w->n_rot);
+    assert_true(w->n_kv_heads == 1 && w->head_v == arith_round_up(w->kv_rank, 32) &&
+                w->head_k == arith_round_up(w->kv_rank + w->n_rot, 32));
+    s->latent = true;
+    s->mla =
+        (struct shape_mla){.kv_rank = w->kv_rank, .q_rank = w->q_rank, .nope = w->nope, .dim_v = w->dim_v};
+    if (w->q_rank == 0) {
+        l->q = gpu_model_tensor(m, "q", w->type[0], w->n_embd, q);
+    } else {
+        l->own[PARTS_Q_A] = gpu_model_tensor(m, "q_a", w->type[0], w->n_embd, w->q_rank);
+        l->own[PARTS_Q_A_NORM] = gpu_model_tensor(m, "q_a_norm", BLOCK_F32, w->q_rank, 0);
+        l->own[PARTS_Q_B] = gpu_model_tensor(m, "q_b", w->type[0], w->q_rank, q);
+    }
+    l->own[PARTS_KV_A] = gpu_model_tensor(m, "kv_a", w->type[0], w->n_embd, w->kv_rank + w->n_rot);
+    l->own[PARTS_KV_A_NORM] = gpu_model_tensor(m, "kv_a_norm", BLOCK_F32, w->kv_rank, 0);
+    l->own[PARTS_K_B] = gpu_model_cube(m, "k_b", w->type[1], w->nope, w->kv_rank, w->n_heads);
+    l->own[PARTS_V_B] = gpu_model_cube(m, "v_b", w->type[2], w->kv_rank, w->dim_v, w->n_heads);
+    l->attn_output = gpu_model_tensor(m, "o", w->type[3], w->n_heads * w->dim_v, w->n_embd);
+}
+
+/* q, k, v and the product behind attention. */
+static inline void gpu_model_attention(struct gpu_model *m) {
+    const struct gpu_model_want *w = &m->want;
+    struct shape_layer *l = &m->shape.layers[0];
+    const uint32_t q = w->n_heads * w->head_k, k = w->n_kv_heads * w->head_k, v = w->n_kv_heads * w->head_v;
     l->q = gpu_model_tensor(m, "q", w->type[0], w->n_embd, q);
     l->k = gpu_model_tensor(m, "k", w->type[1], w->n_embd, k);
     l->v = gpu_model_tensor(m, "v", w->type[2], w->n_embd, v);
@@ -164,6 +183,38 @@ static inline void gpu_model_shape(struct gpu_model *m) {
     if (w->sinks)
         l->sinks = gpu_model_tensor(m, "sinks", BLOCK_F32, w->n_heads, 0);
     l->attn_output = gpu_model_tensor(m, "o", w->type[3], w->n_heads * w->head_v, w->n_embd);
+}
+
+static inline void gpu_model_shape(struct gpu_model *m) {
+    const struct gpu_model_want *w = &m->want;
+    struct shape *s = &m->shape;
+    s->arch = arch_find(w->kv_rank > 0 ? "deepseek2"
+                        : w->wide      ? "olmo2"
+                        : w->late      ? "hunyuan-dense"
+                                       : "llama");
+    s->sees_ahead = w->both;
+    s->n_layers = 1;
+    s->n_embd = w->n_embd;
+    s->n_ff = w->n_ff;
+    s->n_heads = w->n_heads;
+    s->n_kv_heads = w->n_kv_heads;
+    s->head_dim_k = w->head_k;
+    s->head_dim_v = w->head_v;
+    s->n_rot = w->n_rot;
+    s->rope_neox = w->neox;
+    s->norm_eps = 1e-5f;
+    s->attention_scale = 0.125f;
+    s->attention_cap = s->logit_cap = w->cap;
+    s->vocab = w->vocab;
+    s->token_embd = gpu_model_tensor(m, "token_embd", w->embd_type, w->n_embd, w->vocab);
+    s->output = gpu_model_tensor(m, "output", w->output_type, w->n_embd, w->vocab);
+    s->output_norm = gpu_model_tensor(m, "output_norm", BLOCK_F32, w->n_embd, 0);
+    struct shape_layer *l = &s->layers[0];
+    l->attn_norm = gpu_model_tensor(m, "attn_norm", BLOCK_F32, w->n_embd, 0);
+    if (w->kv_rank > 0)
+        gpu_model_latent(m);
+    else
+        gpu_model_attention(m);
     l->ffn_norm = gpu_model_tensor(m, "ffn_norm", BLOCK_F32, w->n_embd, 0);
     if (w->experts > 0) {
         gpu_model_experts(m, s);
@@ -362,7 +413,8 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
         uint8_t *block = m->before[DEVICE_KV][s], *end = block + m->bytes[DEVICE_KV][s];
         for (; block < end; block += cache->bytes) {
             gpu_model_fill_kv(seed, want->type_k, want->head_k, block);
-            gpu_model_fill_kv(seed, want->type_v, want->head_v, block + cache->k_bytes);
+            if (want->kv_rank == 0)
+                gpu_model_fill_kv(seed, want->type_v, want->head_v, block + cache->k_bytes);
         }
     }
     return m;
@@ -504,7 +556,7 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
         if (o->out == GRAPH_NONE)
             continue;
         const struct graph_value *v = &g->values[o->out];
-        if (o->work != GRAPH_NONE)
+        if (o->work != GRAPH_NONE && o->kind != GRAPH_ROPE_STORE)
             memset(ignored + g->values[o->work].offset, 1, g->values[o->work].bytes);
         if (o->kind == GRAPH_ROUTE) { /* items: the CPU's are whole experts */
             uint32_t slots = g->want.batch * o->experts.used;
@@ -515,7 +567,7 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
         if ((o->kind == GRAPH_MATMUL || o->kind == GRAPH_EXPERTS) && o->epilogue == GRAPH_SWIGLU &&
             v->forms != GRAPH_F32)
             memset(ignored + v->offset + v->f32, 1, (size_t)v->rows * v->width * 4);
-        if (o->kind == GRAPH_ROPE_STORE) {
+        if (o->kind == GRAPH_ROPE_STORE && o->rope.latent == 0) {
             uint32_t q = m->want.n_heads * m->want.head_k;
             for (uint32_t r = 0; r < v->rows; r++)
                 memset(ignored + v->offset + v->f32 + ((size_t)r * v->width + q) * 4, 1,

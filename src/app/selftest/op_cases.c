@@ -527,6 +527,9 @@ static void build_latent(struct op_graph *b) {
                             .type_v = b->type};
     c.k_bytes = c.bytes;
     const uint32_t cache = graph_add_cache(g, &c);
+    uint32_t arrivals = GRAPH_NONE;
+    if (g->want.counted)
+        arrivals = graph_add_value(g, "arrivals", GRAPH_EXCHANGE, OP_CASES_BATCH, z->heads, GRAPH_F32);
     add_op(b, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE)->layer = GRAPH_NONE;
     const uint32_t q = add_input(b, z->heads * head, GRAPH_F32), in = add_input(b, z->in, GRAPH_I8_32);
     const uint32_t q_in = add_value(b, "q_in", OP_CASES_BATCH, z->heads * head, GRAPH_I8_32);
@@ -558,8 +561,10 @@ static void build_latent(struct op_graph *b) {
                                              .dim_v = rank,
                                              .scale = 1.0f / sqrtf((float)head),
                                              .latent = true,
-                                             .arrivals = GRAPH_NONE};
+                                             .arrivals = arrivals};
     graph_op_cache(g, op, cache);
+    if (g->want.cells > 0)
+        op->work = add_value(b, "cells", g->want.cells, z->heads * (rank + 2), GRAPH_F32);
     add_matrices_of_heads(b, heads, add_output(b, z->heads * z->out), rank, z->out,
                           (struct graph_heads){.in_stride = rank, .out_stride = z->out});
 }
@@ -617,7 +622,13 @@ static const struct op_case cases[] = {
      build_whole_attention,
      OP_CASES_KV,
      24,
-     {.in = 128, .heads = 4, .kv_heads = 4, .dim = 64, .cpu_only = true},
+     {.in = 128, .heads = 4, .kv_heads = 4, .dim = 64},
+     {0}},
+    {"attention of all to all in a window",
+     build_whole_attention,
+     OP_CASES_KV,
+     29,
+     {.in = 128, .heads = 6, .kv_heads = 2, .dim = 64, .window = 20},
      {0}},
     {"gelu", build_gelu, OP_CASES_ONE, 25, {.in = 333, .cpu_only = true}, {0}},
     {"matmul, gelu", build_gelu_one, OP_CASES_BLOCKS, 28, {.in = 256, .out = 301, .cpu_only = true}, {0}},
@@ -662,7 +673,7 @@ static const struct op_case cases[] = {
      build_latent,
      OP_CASES_KV,
      28,
-     {.in = 128, .out = 48, .heads = 6, .kv_heads = 2, .dim = 96, .cpu_only = true},
+     {.in = 128, .out = 48, .heads = 6, .kv_heads = 2, .dim = 96},
      {0}},
     {"gated convolution",
      build_gated_conv,

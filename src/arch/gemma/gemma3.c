@@ -118,7 +118,7 @@ const struct arch arch_gemma2 = {.name = "gemma2",
                                  .layer = {.ops = 10, .values = 10, .weights = 16}};
 
 const struct arch arch_gemma_embedding = {.name = "gemma-embedding",
-                                          .models = "EmbeddingGemma (300M), on the CPU",
+                                          .models = "EmbeddingGemma (300M)",
                                           .tensors = {SHAPE_TABLE(layer, global_embedding)},
                                           .read = read_embedding,
                                           .check = check_embedding,

@@ -36,6 +36,8 @@ void parts_end(struct parts *p);
 
 /* A value "blk.N.name" of the batch's rows, in scratch. */
 uint32_t parts_value(struct parts *p, uint32_t layer, const char *name, uint32_t width, uint32_t forms);
+/* Rows of so many floats for partial results of attention: a value "blk.N.attn_cells" of want.cells rows. */
+uint32_t parts_cells(struct parts *p, uint32_t layer, uint32_t width);
 /* The forms that q, k and v of the layer multiply, which may be one tensor. */
 uint32_t parts_qkv_forms(const struct shape_layer *l);
 /* The forms that products with these matrices want; NULL: none. */

@@ -24,6 +24,12 @@ uint32_t parts_value(struct parts *p, uint32_t layer, const char *name, uint32_t
     return graph_add_value(p->g, text, GRAPH_SCRATCH, p->g->want.batch, width, forms);
 }
 
+uint32_t parts_cells(struct parts *p, uint32_t layer, uint32_t width) {
+    char text[32];
+    snprintf(text, sizeof text, "blk.%u.attn_cells", layer);
+    return graph_add_value(p->g, text, GRAPH_SCRATCH, p->g->want.cells, width, GRAPH_F32);
+}
+
 struct graph_norm parts_norm_of(const struct shape *s, uint32_t width) {
     return (struct graph_norm){.eps = s->norm_eps, .inv_width = 1.0f / (float)width};
 }
@@ -143,11 +149,13 @@ static bool has_attention(const struct graph_want *w, const struct shape *s) {
     return w->guess_rows > 0 && w->end_layer == s->n_layers;
 }
 
-/* Counts for each of `batch` tokens: its KV heads; and in all one for each 256 values of the feed forward,
- * which groups of a product for few tokens share (kernels/opencl/cl_matmul.h). */
+/* Counts for each of `batch` tokens: its KV heads, or of latent attention as many as there may be groups of
+ * heads; and in all one for each 256 values of the feed forward, which groups of a product for few tokens
+ * share (kernels/opencl/cl_matmul.h). */
 static uint32_t counts_each(uint32_t batch, const struct shape *s) {
     uint64_t units = arith_ceil_div(s->n_ff, 256);
-    return (uint32_t)ARITH_MAX((uint64_t)ARITH_MAX(s->n_kv_heads, s->window_heads.n_kv),
+    const uint32_t heads = s->latent ? s->n_heads : s->n_kv_heads;
+    return (uint32_t)ARITH_MAX((uint64_t)ARITH_MAX(heads, s->window_heads.n_kv),
                                arith_ceil_div(units, batch));
 }
 

@@ -117,12 +117,8 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     set_cache(p, op, from);
     if (l->sinks != NULL)
         graph_op_weight(g, op, l->sinks, NULL, 0);
-    if (g->want.cells != 0) {
-        char text[32];
-        snprintf(text, sizeof text, "blk.%u.attn_cells", i);
-        op->work =
-            graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (h.dim_v + 2), GRAPH_F32);
-    }
+    if (g->want.cells != 0)
+        op->work = parts_cells(p, i, s->n_heads * (h.dim_v + 2));
     return s->gated ? add_attention_gate(p, i, normed, heads) : heads;
 }
 

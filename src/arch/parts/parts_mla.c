@@ -80,6 +80,8 @@ void parts_mla(struct parts *p, uint32_t i, uint32_t normed) {
                                              .latent = true,
                                              .arrivals = p->arrivals};
     graph_op_cache(g, op, p->kv);
+    if (g->want.cells != 0)
+        op->work = parts_cells(p, i, s->n_heads * (s->head_dim_v + 2));
     const uint32_t out = parts_value(p, i, "attn_v", s->n_heads * s->mla.dim_v, GRAPH_F32);
     add_heads(p, i, heads, out, l->own[PARTS_V_B],
               (struct graph_heads){.in_stride = s->head_dim_v, .out_stride = s->mla.dim_v});

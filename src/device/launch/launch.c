@@ -309,6 +309,19 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+/* As the kernels take it: of latent attention they share K between the heads of a group, which are as many as
+ * they have rows for, or fewer. */
+static struct graph_attention attention_on(const struct graph_op *o) {
+    static const uint32_t sizes[] = {8, 4, 7, 6, 5, 3, 2, 1};
+    struct graph_attention a = o->attention;
+    for (uint32_t i = 0; a.latent && i < sizeof sizes / sizeof sizes[0]; i++)
+        if (a.heads % sizes[i] == 0) {
+            a.kv_heads = a.heads / sizes[i];
+            break;
+        }
+    return a;
+}
+
 /* KV heads whose outputs one group writes: so many that the int8 groups of 256 are whole. */
 static uint32_t heads_together(const struct graph_attention *a, uint32_t forms) {
     uint32_t heads = 1;
@@ -347,7 +360,7 @@ static uint64_t tile_local(const struct graph_attention *a, const struct graph_c
 static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, const struct graph_op *o) {
     const struct graph_attention *a = &o->attention;
     const struct graph_cache *kv = &g->caches[o->cache];
-    if (a->cap != 0) /* tiles need all registers: they know no cap */
+    if (a->cap != 0 || a->latent || a->both) /* tiles need all registers: they know none of these */
         return 0;
     if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_Q8_0 || a->dim_k % 4 != 0 || a->dim_v % 4 != 0 ||
         !(t->sub_group_sizes & (1u << 3 | 1u << 4)))
@@ -365,7 +378,7 @@ static uint32_t tile_queries(const struct graph *g, const struct launch_traits *
     for (uint32_t i = 0; i < g->n_ops; i++) {
         if (g->ops[i].kind != GRAPH_ATTENTION)
             continue;
-        const struct graph_attention *a = &g->ops[i].attention;
+        const struct graph_attention at = attention_on(&g->ops[i]), *a = &at;
         const uint32_t rows = tile_rows(g, t, &g->ops[i]);
         least = ARITH_MIN(least, rows > 0 ? ARITH_MAX(rows / (a->heads / a->kv_heads), 1u) : 0);
     }
@@ -378,14 +391,14 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
     h->n_items = 0;
     if (o == NULL)
         return;
-    const struct graph_attention *a = &o->attention;
+    const struct graph_attention at = attention_on(o), *a = &at;
     const uint32_t group = a->heads / a->kv_heads;
     const uint32_t tile_of = rows > LAUNCH_FEW ? tile_queries(m->graph, t) : 0;
     const uint32_t tile = tile_of > 0 ? tile_rows(m->graph, t, o) : 0;
     uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
     uint32_t enough = groups_at_once(t, tile > 0 ? OPENCL_GROUP : OPENCL_ATTENTION_GROUP);
     struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
-    uint64_t cells = m->graph->want.cells, taken = 0;
+    uint64_t cells = a->both ? 0 : m->graph->want.cells, taken = 0;
     uint64_t spare = cells; /* what the chunks of few queries leave to the others */
     for (uint32_t i = 0; i < h->n_chunks; i++)
         if (chunks[i].n <= OPENCL_SPLIT_QUERIES)
@@ -420,15 +433,10 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
 static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
-    const struct graph_attention *a = &o->attention;
+    const struct graph_attention at = attention_on(o), *a = &at;
     uint32_t group = a->heads / a->kv_heads;
     uint32_t heads = heads_together(a, out->forms);
     CHECK(a->kv_heads % heads == 0);
-    if (a->both)
-        return error_set(b->e, STATOR_DEVICE,
-                         "layer %u: no GPU kernel computes attention to both sides: take "
-                         "devices.use = \"cpu\"",
-                         o->layer);
     uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
     const struct graph_cache *kv = &b->g->caches[o->cache];
@@ -437,8 +445,11 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint64_t items = (uint64_t)b->rows * a->kv_heads;
     uint64_t parallel = cells > 0 ? items * splits : 0;
     const bool eight = (b->traits->sub_group_sizes & 1u << 3) != 0;
-    const uint32_t kernel = (eight ? LAUNCH_ATTENTION8 : LAUNCH_ATTENTION) +
-                            (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
+    CHECK(!a->latent || kv->type_k == kv->type_v);
+    const uint32_t first = a->latent ? (eight ? LAUNCH_LATENT8 : LAUNCH_LATENT)
+                           : a->both ? (eight ? LAUNCH_BOTH8 : LAUNCH_BOTH)
+                                     : (eight ? LAUNCH_ATTENTION8 : LAUNCH_ATTENTION);
+    const uint32_t kernel = first + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
     const uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
      * once, which go round for the rest. A group without work costs its launch; so where most chunks have
@@ -522,7 +533,7 @@ static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
 static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
     if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].rope.wide ||
-        g->ops[rope].rope.late || g->ops[rope].in != g->ops[matmul].out)
+        g->ops[rope].rope.late || g->ops[rope].rope.latent > 0 || g->ops[rope].in != g->ops[matmul].out)
         return g->n_ops;
     for (uint32_t i = matmul + 1; i < rope; i++)
         if (g->ops[i].cache == g->ops[rope].cache && g->ops[i].layer == g->ops[rope].layer)
@@ -565,9 +576,41 @@ static stator_status add_wide(struct launch_list *b, uint32_t op) {
     return st;
 }
 
+static stator_status add_latent(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_rope *r = &o->rope;
+    const uint32_t q_width = b->g->values[o->work].width;
+    const uint32_t of_q = r->angles_q != GRAPH_NONE ? r->angles_q : r->angles;
+    struct launch *l = launch_add(b, LAUNCH_LATENT_STORE, op, OPENCL_GROUP, 2 * (uint64_t)b->rows);
+    struct launch_latent_arguments args = {
+        .x = launch_floats(b, o->in),
+        .width = b->g->values[o->in].width,
+        .q = launch_floats(b, o->work),
+        .q_width = q_width,
+        .head_q = q_width / r->heads,
+        .n_heads = r->heads,
+        .head_k = r->dim_k,
+        .latent = r->latent,
+        .n_rot = r->n_rot,
+        .rotation_q = 2 * (uint64_t)b->g->angles[of_q].first + r->neox,
+        .rotation = 2 * (uint64_t)b->g->angles[r->angles].first + r->neox,
+        .k_norm = launch_plain_weight(b, o->weight[0]),
+        .inv_k = r->norm_k.inv_width,
+        .eps = r->norm_k.eps,
+        .tile = r->dim_k * sizeof(float),
+        .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
+    };
+    stator_status st = launch_cache_of(b, o, &args.kv);
+    if (st == STATOR_OK)
+        launch_put_latent(b, l, &args);
+    return st;
+}
+
 /* It was launched with its product. */
 static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
     const struct graph *g = b->g;
+    if (g->ops[op].rope.latent > 0)
+        return add_latent(b, op);
     if (g->ops[op].rope.wide || g->ops[op].rope.late)
         return add_wide(b, op);
     for (uint32_t i = 0; i < op; i++)
@@ -580,25 +623,16 @@ static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
 
 /* By kind. Copies are not launches: the back end makes them. */
 static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_t op) = {
-    [GRAPH_FILL] = add_fill,
-    [GRAPH_EMBED] = add_embed,
-    [GRAPH_NORM] = add_norm,
-    [GRAPH_MATMUL] = add_matmul,
-    [GRAPH_ROPE_STORE] = add_rope_store,
-    [GRAPH_ATTENTION] = add_attention,
-    [GRAPH_GATHER_NORM] = add_norm,
-    [GRAPH_ARGMAX] = add_argmax,
-    [GRAPH_CONV] = launch_conv,
-    [GRAPH_DELTA] = launch_delta,
-    [GRAPH_GATE] = launch_gate,
-    [GRAPH_ROUTE] = launch_route,
-    [GRAPH_EXPERTS] = launch_experts,
-    [GRAPH_PAIR] = launch_pair,
-    [GRAPH_KEEP] = launch_keep,
-    [GRAPH_FORMS] = add_forms,
-    [GRAPH_EXCHANGED] = add_exchange,
-    [GRAPH_SOFTCAP] = add_softcap,
-    [GRAPH_GATED_CONV] = launch_gated_conv,
+    [GRAPH_FILL] = add_fill,           [GRAPH_EMBED] = add_embed,
+    [GRAPH_NORM] = add_norm,           [GRAPH_MATMUL] = add_matmul,
+    [GRAPH_HEADS] = launch_each,       [GRAPH_ROPE_STORE] = add_rope_store,
+    [GRAPH_ATTENTION] = add_attention, [GRAPH_GATHER_NORM] = add_norm,
+    [GRAPH_ARGMAX] = add_argmax,       [GRAPH_CONV] = launch_conv,
+    [GRAPH_DELTA] = launch_delta,      [GRAPH_GATE] = launch_gate,
+    [GRAPH_ROUTE] = launch_route,      [GRAPH_EXPERTS] = launch_experts,
+    [GRAPH_PAIR] = launch_pair,        [GRAPH_KEEP] = launch_keep,
+    [GRAPH_FORMS] = add_forms,         [GRAPH_EXCHANGED] = add_exchange,
+    [GRAPH_SOFTCAP] = add_softcap,     [GRAPH_GATED_CONV] = launch_gated_conv,
     [GRAPH_CENTER] = add_center,
 };
 

@@ -72,6 +72,7 @@ struct launch_states {
     F(forms, FORMS)                                                                                          \
     F(exchange, EXCHANGE)                                                                                    \
     F(wide, WIDE)                                                                                            \
+    F(latent, LATENT)                                                                                        \
     F(pair, PAIR)                                                                                            \
     F(keep, KEEP)                                                                                            \
     F(conv, CONV)                                                                                            \
@@ -81,7 +82,7 @@ struct launch_states {
     F(attention, ATTENTION)                                                                                  \
     F(route, ROUTE)                                                                                          \
     F(group_slots, GROUP_SLOTS)                                                                              \
-    F(mix, MIX) F(matmul, MATMUL) F(heads, HEADS) F(experts, EXPERTS)
+    F(mix, MIX) F(matmul, MATMUL) F(heads, HEADS) F(each, EACH) F(experts, EXPERTS)
 
 struct launch_list;
 

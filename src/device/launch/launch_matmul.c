@@ -75,12 +75,16 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_SSD] = {"state_space", MODULE(delta)},
     [LAUNCH_SSD_WIDE] = {"state_space_wide", MODULE(delta)},
     [LAUNCH_GATE] = {"gate", MODULE(delta)},
+    [LAUNCH_LATENT_STORE] = {"latent_store", MODULE(latent)},
     [LAUNCH_ROUTE] = {"route", MODULE(experts)},
     [LAUNCH_GROUP_SLOTS] = {"group_slots", MODULE(experts)},
     [LAUNCH_MIX] = {"mix", MODULE(experts)},
     /* clang-format off */
     [LAUNCH_ATTENTION] = OPENCL_ATTENTION_MODULES(OWN_NAME)
+    [LAUNCH_BOTH] = OPENCL_BOTH_MODULES(OWN_NAME)
+    [LAUNCH_LATENT] = OPENCL_LATENT_MODULES(OWN_NAME)
     [LAUNCH_TILES] = OPENCL_TILES_MODULES(OWN_NAME)
+    [LAUNCH_EACH] = OPENCL_EACH_MODULES(OWN_NAME)
     [LAUNCH_MATMUL] = OPENCL_FAMILIES(FAMILY, )
     /* clang-format on */
 };
@@ -96,6 +100,22 @@ static uint32_t kernel_of(enum family family, uint32_t set, enum kernel kernel) 
 /* Segments of k that a group of a decode family has under way at a time. */
 #define DECODE_SPLIT 16u
 
+/* The sets of HEADS, in the order of their modules: integers, then floats, then all types. */
+#define EACH_TYPES(M, set, types) types,
+static const uint64_t each_types[] = {OPENCL_EACH_INTEGER(EACH_TYPES, ) OPENCL_EACH_OTHER(EACH_TYPES, )};
+#undef EACH_TYPES
+enum {
+    EACH_INTEGER = 0 OPENCL_EACH_INTEGER(LAUNCH_ONE, ),
+    EACH_SETS = sizeof each_types / sizeof each_types[0]
+};
+
+static uint32_t each_set_of(uint32_t type) {
+    uint32_t set = 0;
+    while (!(each_types[set] >> type & 1))
+        set++;
+    return set;
+}
+
 /* The first set with all types of the product's weights. */
 static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
     uint64_t types = 0;
@@ -105,7 +125,9 @@ static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
     while (set < SETS_ALL && (types & ~set_types[set]) != 0)
         set++;
     CHECK(set < SETS_ALL);
-    return set;
+    const bool other =
+        o->kind == GRAPH_HEADS && each_set_of(g->weights[o->weight[0]].layout.type) == EACH_SETS - 1;
+    return other ? SET_any : set;
 }
 
 /* How a product is computed. */
@@ -596,6 +618,8 @@ stator_status launch_route(struct launch_list *b, uint32_t op) {
                          .biased = o->n_weights > 0,
                          .experts = x->experts,
                          .used = x->used,
+                         .groups = ARITH_MAX(x->groups, 1u),
+                         .groups_used = x->groups_used,
                          .slots = slots,
                          .how = x->how,
                          .scale = x->scale,
@@ -725,6 +749,60 @@ static struct launch_weight run_weight(struct launch_list *b, struct launch *l, 
     to.first = first;
     to.cut = r->end * w->layout.panels;
     return to;
+}
+
+/* One token like a product of one, more in tiles; not on the matrix engine. */
+static struct scheme each_scheme(const struct launch_list *b, const struct graph_op *o) {
+    const struct panel_layout *l = &b->g->weights[o->weight[0]].layout;
+    const uint32_t set = each_set_of(l->type);
+    const bool eight = b->traits->sub_group_sizes & 1u << 3;
+    struct scheme w = {.tokens = 1, .family = DECODE1, .kernel = LAUNCH_EACH + set};
+    w.segments = (uint32_t)arith_ceil_div(l->cols, KERNELS_SEGMENT);
+    if (b->rows == 1)
+        return w;
+    w.family = set < EACH_INTEGER && eight ? PREFILL8 : PREFILL;
+    w.kernel += (w.family == PREFILL8 ? 2 : 1) * EACH_SETS;
+    return w;
+}
+
+stator_status launch_each(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_weight *weight = &b->g->weights[o->weight[0]];
+    const struct panel_layout *layout = &weight->layout;
+    const struct graph_value *out = &b->g->values[o->out];
+    CHECK(o->n_weights == 1 && o->bias[0] == GRAPH_NONE && out->forms == GRAPH_F32);
+    struct scheme w = each_scheme(b, o);
+    const uint32_t unit = ARITH_MIN(panels_each(&w), layout->panels);
+    choose_tokens(b, o, &w, unit, UINT32_MAX);
+    choose_group(b, o, &w, unit);
+    const uint64_t units = arith_ceil_div(layout->panels, unit) * arith_ceil_div(b->rows, w.tokens);
+    struct launch_at to = launch_floats(b, o->out);
+    to.offset += o->column[0] * sizeof(float);
+    for (struct experts_run r = {0}; r.first < weight->matrices; r.first = r.end) {
+        if (!find_experts(b->g, o, 0, &r))
+            return cut_too_often(b, o);
+        struct launch *l = launch_add(b, w.kernel, op, w.group, (r.end - r.first) * units);
+        launch_put_each(b, l,
+                        &(struct launch_each_arguments){
+                            .in = launch_source_of(b, o),
+                            .in_width = b->g->values[o->in].width,
+                            .in_stride = o->heads.in_stride,
+                            .w0 = weight_of(b, o->weight[0], r.piece[0]),
+                            .rows = layout->rows,
+                            .unit = unit,
+                            .split = w.split,
+                            .first = r.first,
+                            .end = r.end,
+                            .out = to,
+                            .out_width = out->width,
+                            .out_stride = o->heads.out_stride,
+                            .factor0 = launch_plain_weight(b, o->factor[0]),
+                            .biased = biased_bits(o),
+                            .tile = w.tokens * 16 * (uint64_t)unit * sizeof(float),
+                            .work = work_bytes(b, o, &w, unit, 0),
+                        });
+    }
+    return STATOR_OK;
 }
 
 stator_status launch_experts(struct launch_list *b, uint32_t op) {

@@ -12,6 +12,10 @@
 /* Up to so many tokens a step is bound by memory. */
 #define LAUNCH_FEW 16
 
+/* How many modules OPENCL_EACH_MODULES has. */
+#define LAUNCH_ONE(...) +1
+enum { LAUNCH_EACH_MODULES = 0 OPENCL_EACH_MODULES(LAUNCH_ONE) };
+
 /* Indices of launch_kernels; the matmul kernels follow. */
 enum {
     LAUNCH_FILL,
@@ -34,11 +38,18 @@ enum {
     LAUNCH_GATE,
     LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
     LAUNCH_ATTENTION8 = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* for sub-groups of 8 */
-    LAUNCH_TILES = LAUNCH_ATTENTION8 + KERNELS_KV_TYPES + 1,     /* LAUNCH_TILES_OF */
-    LAUNCH_ROUTE = LAUNCH_TILES + 12,
+    LAUNCH_BOTH = LAUNCH_ATTENTION8 + KERNELS_KV_TYPES + 1,      /* to both sides: the same */
+    LAUNCH_BOTH8 = LAUNCH_BOTH + KERNELS_KV_TYPES + 1,
+    LAUNCH_LATENT = LAUNCH_BOTH8 + KERNELS_KV_TYPES + 1, /* by enum kernels_kv */
+    LAUNCH_LATENT8 = LAUNCH_LATENT + KERNELS_KV_TYPES,
+    LAUNCH_TILES = LAUNCH_LATENT8 + KERNELS_KV_TYPES, /* LAUNCH_TILES_OF */
+    LAUNCH_LATENT_STORE = LAUNCH_TILES + 12,
+    LAUNCH_ROUTE,
     LAUNCH_GROUP_SLOTS,
     LAUNCH_MIX,
-    LAUNCH_MATMUL
+    LAUNCH_EACH, /* products of a matrix per head */
+    LAUNCH_EACH_END = LAUNCH_EACH + LAUNCH_EACH_MODULES,
+    LAUNCH_MATMUL = LAUNCH_EACH_END
 };
 
 /* Attention with tiles of 32 or 64 rows (small, !small), K and V of F32 or F16, for sub-groups of 8 or 16; K
@@ -95,6 +106,8 @@ void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_
 /* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);
+/* HEADS. */
+stator_status launch_each(struct launch_list *b, uint32_t op);
 /* ROUTE and EXPERTS. */
 stator_status launch_route(struct launch_list *b, uint32_t op);
 stator_status launch_experts(struct launch_list *b, uint32_t op);

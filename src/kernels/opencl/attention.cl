@@ -8,6 +8,9 @@
  * all cells in the order of the splits. Otherwise a group goes through the splits of its tile one after the
  * other, for several KV heads if the int8 forms of the output need them together.
  *
+ * With CL_LATENT all KV heads read the cache's one unit, and V is the beginning of K (cl_latent.h). With
+ * CL_BOTH queries also see tokens behind them: as many as the window has before them, or all of the chunk.
+ *
  * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
  * for all of them, for cl_splits.h's way; and with TILE_ROWS for chunks whose tiles have many rows, which
  * lists of many tokens launch beside it: each passes over the other's chunks. */
@@ -86,7 +89,7 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
         uint query = tile * chunk->queries;
         uint n_queries = min(chunk->n - query, chunk->queries);
         uint position = chunk->position + query, token = chunk->first + query;
-        uint unit = head / heads;
+        uint unit = head / heads, end = chunk->position + chunk->n;
         if (head % n_heads != 0 || split * SPLIT >= position + n_queries)
             continue; /* the unit's first head has it; other tiles of the chunk see one split more */
         global const uint *table = cl_table(step, OPENCL_CACHE_NUMBER(kv_what), chunk->slot);
@@ -94,7 +97,8 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
 #ifdef TILE_ROWS
         for (uint h = head; h < head + n_heads; h++) {
             for (uint first = 0; first < n_queries * group; first += TILE_ROWS) {
-                struct rows r = {first, min(n_queries * group - first, (uint)TILE_ROWS), position, token, h};
+                struct rows r = {first, min(n_queries * group - first, (uint)TILE_ROWS), position, token, end,
+                                 h};
                 tile_rows(&l, memory, &r, table);
             }
         }
@@ -105,7 +109,7 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
         c.splits = chunk->splits;
         for (uint h = head; h < head + n_heads; h++) {
             for (uint first = 0; first < n_queries * group; first += ROWS) {
-                struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};
+                struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, end, h};
                 uint begin = parallel ? split * SPLIT : first_split(&l, &r, 0) * SPLIT;
                 if (!any_sees(&l, &r, begin))
                     continue;
@@ -127,7 +131,8 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
                 continue;
             for (uint h = unit * heads; h < (unit + 1) * heads; h++) {
                 for (uint first = 0; first < n_queries * group; first += ROWS) {
-                    struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};
+                    struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, end,
+                                     h};
                     merge_rows(&l, &m, &r, &c);
                     put_rows(&l, &m, &r);
                 }

@@ -34,7 +34,7 @@
 #define CL_FORMS(name)                                                                                       \
     { name, name##_has, name##_width, CL_OFFSETS(name) }
 #define CL_SOURCE(name)                                                                                      \
-    { name, CL_OFFSETS(name), name##_cols, 0 }
+    { name, CL_OFFSETS(name), name##_cols, name##_cols, 0 }
 #define CL_WEIGHT(name)                                                                                      \
     { name##_a, name##_b, name##_first, name##_cut, name##_type, name##_file }
 #define CL_CACHE(name)                                                                                       \

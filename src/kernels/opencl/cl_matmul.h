@@ -41,6 +41,10 @@
 #define CL_KERNEL kernel
 #endif
 
+#ifdef CL_HEADS
+#include "kernels/opencl/cl_each.h"
+#else
+
 /* Units first_unit .. + units of the work, each of `unit` panels, which `together` groups share: if there are
  * several (decode), outputs are 256 of int8 forms, and the last group makes these; arrivals: for each unit, 0
  * before and after. split: how many segments of k are under way at once (decode), or tokens of a pass or
@@ -160,4 +164,5 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
 #include "kernels/opencl/cl_experts.h"
 #endif
 
+#endif
 #endif

@@ -10,6 +10,7 @@ struct cl_source {
     cl_bytes base;
     uint f32, q32, d32, s32, q256, d256, s256;
     uint cols;
+    uint stride; /* values of a row: more than cols where they are a part of it */
     /* Tiles of experts: rows that are not one after the other; else 0. */
     global const uint *row;
 };

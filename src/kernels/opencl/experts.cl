@@ -30,6 +30,35 @@ static inline void sum_all(global const float *l, uint experts, float most, loca
     cl_sum128(lane, 1);
 }
 
+/* The float that has this key. */
+static inline float score_of(uint key) {
+    return NUM_FLOAT(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+/* Group: experts of groups that are not chosen get the key of none. best: a word per group. */
+static inline void leave_groups(local uint *key, uint experts, uint groups, uint chosen, bool sums,
+                                local uint *best) {
+    uint me = get_local_id(0), each = experts / groups;
+    for (uint g = me; g < groups; g += OPENCL_GROUP) {
+        uint first = key[g * each], second = 0;
+        for (uint e = g * each + 1; e < (g + 1) * each; e++) {
+            uint k = key[e];
+            second = k > first ? first : max(second, k);
+            first = max(first, k);
+        }
+        best[g] = sums && each > 1 ? experts_key(score_of(first) + score_of(second)) : first;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint e = me; e < experts; e += OPENCL_GROUP) {
+        uint g = e / each, mine = best[g], better = 0;
+        for (uint o = 0; o < groups; o++)
+            better += best[o] > mine || (best[o] == mine && o < g);
+        if (better >= chosen)
+            key[e] = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 /* Per token: a group. Local: key and flag a word per expert, weight EXPERTS_MAX_USED floats, lane 128. An
  * expert is chosen if fewer than `used` are better: keys are integers, so that as many as `used` always are.
  */
@@ -57,6 +86,8 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
             key[e] = experts_key(score);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+        if (groups > 1)
+            leave_groups(key, experts, groups, groups_used, (how & EXPERTS_SIGMOID) != 0, flag);
         for (uint e = me; e < experts; e += OPENCL_GROUP) {
             uint mine = key[e], better = 0;
             for (uint o = 0; o < experts; o++)

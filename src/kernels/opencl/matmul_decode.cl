@@ -46,16 +46,16 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 else
                     w = u->w1;
                 struct cl_act a;
-                uint at = segment * CL_SEGMENT, cols = src->cols;
+                uint at = segment * CL_SEGMENT, cols = src->cols, wide = src->stride;
                 bool k = cl_by_256(w.type);
                 uint of_d = k ? 256 : 32, of_s = k ? 16 : 32;
                 bool f = CL_ANY_FLOAT && cl_is_float(w.type);
-                a.q = src->base + (f ? src->f32 : k ? src->q256 : src->q32) + (t0 * cols + at) * (f ? 4 : 1);
-                a.d = (cl_floats)(src->base + (k ? src->d256 : src->d32)) + (t0 * cols + at) / of_d;
-                a.s = (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + (t0 * cols + at) / of_s;
-                a.stride = cols;
-                a.d_stride = cols / of_d;
-                a.s_stride = cols / of_s;
+                a.q = src->base + (f ? src->f32 : k ? src->q256 : src->q32) + (t0 * wide + at) * (f ? 4 : 1);
+                a.d = (cl_floats)(src->base + (k ? src->d256 : src->d32)) + (t0 * wide + at) / of_d;
+                a.s = (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + (t0 * wide + at) / of_s;
+                a.stride = wide;
+                a.d_stride = wide / of_d;
+                a.s_stride = wide / of_s;
                 a.last = nt - 1;
                 cl_bytes from = cl_panel_at(&w, panel, cl_type_bytes(w.type, cols));
                 cl_segment(w.type, w.file, &from, cols, r, segment, &a, acc);

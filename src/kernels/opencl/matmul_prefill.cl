@@ -74,9 +74,9 @@ static inline void cl_stage_shorts(local short *to, cl_shorts from, global const
 /* Group: the segment's activations for weights of this type. */
 static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uint nt, uint at, uint n,
                             local uchar *work) {
-    uint cols = src->cols;
+    uint wide = src->stride;
     if (CL_ANY_FLOAT && cl_is_float(type)) {
-        cl_stage_floats((local float *)work, (cl_floats)(src->base + src->f32) + t0 * cols, src->row, cols,
+        cl_stage_floats((local float *)work, (cl_floats)(src->base + src->f32) + t0 * wide, src->row, wide,
                         at, n, nt);
         return;
     }
@@ -84,12 +84,12 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
     uint scales = k ? 256 : 32, sums = k ? 16 : 32;
     local float *d = (local float *)(work + CL_TILE_TOKENS * CL_SEGMENT);
     local short *s = (local short *)(d + CL_TILE_TOKENS * 16);
-    cl_stage_bytes((local uint4 *)work, src->base + (k ? src->q256 : src->q32) + t0 * cols, src->row, cols,
+    cl_stage_bytes((local uint4 *)work, src->base + (k ? src->q256 : src->q32) + t0 * wide, src->row, wide,
                    at, n, nt);
-    cl_stage_scales(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (cols / scales), src->row,
-                    cols / scales, at / scales, n / scales, k ? 2 : 16, nt);
-    cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (cols / sums), src->row,
-                    cols / sums, at / sums, n / sums, k ? 32 : 16, nt);
+    cl_stage_scales(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (wide / scales), src->row,
+                    wide / scales, at / scales, n / scales, k ? 2 : 16, nt);
+    cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (wide / sums), src->row,
+                    wide / sums, at / sums, n / sums, k ? 32 : 16, nt);
 }
 
 /* Item's tokens `token` .. + CL_TOKENS, rows r of panels v, v + 1, .. of the unit's half: their sums over all

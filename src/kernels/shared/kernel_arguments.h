@@ -80,6 +80,21 @@
     X(F32, inv_q)                                                                                            \
     X(F32, inv_k) X(F32, eps) X(U32, late) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
+#define KERNEL_ARGUMENTS_LATENT(X)                                                                           \
+    X(BUFFER, float, x)                                                                                      \
+    X(U32, width)                                                                                            \
+    X(BUFFER, const float, q)                                                                                \
+    X(U32, q_width)                                                                                          \
+    X(U32, head_q)                                                                                           \
+    X(U32, n_heads)                                                                                          \
+    X(U32, head_k)                                                                                           \
+    X(U32, latent)                                                                                           \
+    X(U32, n_rot)                                                                                            \
+    X(U32, rotation_q)                                                                                       \
+    X(U32, rotation)                                                                                         \
+    X(BUFFER, const float, k_norm)                                                                           \
+    X(F32, inv_k) X(F32, eps) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+
 #define KERNEL_ARGUMENTS_PAIR(X)                                                                             \
     X(BUFFER, const float, states)                                                                           \
     X(BUFFER, const float, kept)                                                                             \
@@ -169,6 +184,8 @@
     X(U32, biased)                                                                                           \
     X(U32, experts)                                                                                          \
     X(U32, used)                                                                                             \
+    X(U32, groups)                                                                                           \
+    X(U32, groups_used)                                                                                      \
     X(U32, slots)                                                                                            \
     X(U32, how)                                                                                              \
     X(F32, scale) X(LOCAL, uint, key) X(LOCAL, uint, flag) X(LOCAL, float, weight) X(LOCAL, float, lane)
@@ -243,6 +260,21 @@
     X(BUFFER, const float, q_norm)                                                                           \
     X(BUFFER, const float, k_norm)                                                                           \
     X(F32, inv_head) X(F32, eps) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+
+#define KERNEL_ARGUMENTS_EACH(X)                                                                             \
+    X(SOURCE, in)                                                                                            \
+    X(U32, in_width)                                                                                         \
+    X(U32, in_stride)                                                                                        \
+    X(WEIGHT, w0)                                                                                            \
+    X(U32, rows)                                                                                             \
+    X(U32, unit)                                                                                             \
+    X(U32, split)                                                                                            \
+    X(U32, first)                                                                                            \
+    X(U32, end)                                                                                              \
+    X(BUFFER, float, out)                                                                                    \
+    X(U32, out_width)                                                                                        \
+    X(U32, out_stride)                                                                                       \
+    X(BUFFER, const float, factor0) X(U32, biased) X(LOCAL, float, tile) X(LOCAL, uchar, work)
 
 #define KERNEL_ARGUMENTS_EXPERTS(X)                                                                          \
     X(SOURCE, in)                                                                                            \

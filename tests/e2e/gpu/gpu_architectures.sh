@@ -38,5 +38,27 @@ test_gated_convolutions() { same lfm2-odd lfm2-wide lfm2-one lfm2moe-odd; }
 test_norms_after_rope() { same hunyuan-dense-odd hunyuan-dense-part; }
 test_layer_norm() { same cohere2-odd cohere2-wide; }
 test_choice_bias() { same ernie4_5-moe-odd ernie4_5-moe-plain glm4moe-odd glm4moe-norms; }
+test_latent_attention() { same deepseek2-odd deepseek2-lite deepseek2-dense; }
+
+# Texts to embeddings, where attention sees both sides: of several windows' length, several in a step, in one piece and split.
+test_both_sides() {
+    need_driver
+    "$(dirname "$stator")/tests/test_peer_models" --write "$tmp" >"$tmp/names" || fail "no models"
+    local name devices
+    for name in gemma-embedding-odd gemma-embedding-dense; do
+        set -- "$stator" embed "$tmp/$name.gguf" --tokens "$(seq -s, 1 90)" --set memory.batch=128
+        expect 0 "$@" --set devices.use=cpu:0
+        cp "$tmp/out" "$tmp/cpu"
+        [ -s "$tmp/cpu" ] || fail "$name: no embedding"
+        for devices in level_zero:0 level_zero:0,level_zero:1; do
+            expect_gpu 0 devices=2 "$@" --set devices.use=$devices --report "$tmp/report"
+            cmp "$tmp/out" "$tmp/cpu" || fail "$name on $devices: another embedding than the CPU's"
+            clean
+            [ "$(of level_zero:0 kernels_executed)" -gt 0 ] || fail "$name: nothing ran on the GPU"
+        done
+        expect_gpu 0 devices=1 "$@" --report "$tmp/report"
+        grep -q '"name": "level_zero:0"' "$tmp/report" || fail "auto does not take the GPU"
+    done
+}
 
 run_tests

@@ -142,6 +142,74 @@ static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t 
     gpu_model_free(m);
 }
 
+/* A step that is described in `m`, on both. */
+static void compare_step(struct gpu_model *m, const struct launch_traits *t, uint32_t bucket,
+                         const char *what) {
+    launch_cut(&m->model, t, bucket, (struct step_header *)(void *)m->before[DEVICE_EXCHANGE][0]);
+    gpu_model_run_cpu(m);
+    run_gpu(m, t, bucket, m->want.rows);
+    gpu_model_compare(m, what);
+    gpu_model_free(m);
+}
+
+/* Latent attention: heads that fill a group's rows, or do not, products of a matrix per head of this type. */
+static void check_latent(uint64_t *seed, const struct launch_traits *t, uint32_t type, uint32_t tokens,
+                         uint32_t bucket, uint32_t kv) {
+    static const uint32_t heads[] = {1, 3, 5, 8, 11, 12, 16, 20}, ranks[] = {32, 40, 96, 256, 512};
+    const uint64_t began = *seed;
+    const uint32_t group = block_info(type)->values;
+    /* K types: a head's q must be whole groups, so attn_k_b has another type. */
+    const uint32_t of_k = group == 256 ? BLOCK_Q8_0 : type;
+    const uint32_t types[7] = {BLOCK_Q8_0, of_k, type, BLOCK_F16, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+    struct gpu_model_want w = random_want(seed, types, bucket);
+    w.bias = w.norms = w.sinks = false;
+    w.window = 0;
+    w.embd_type = w.output_type = BLOCK_Q8_0;
+    w.n_heads = pick(seed, heads, sizeof heads / sizeof heads[0]);
+    w.n_kv_heads = w.kv_slices = 1;
+    w.n_embd = w.n_ff = 64;
+    w.n_rot =
+        group > 1 ? 32 * (1 + (uint32_t)testing_below(seed, 2)) : 2 * (1 + (uint32_t)testing_below(seed, 32));
+    w.nope = group > 1 ? 32 * (1 + (uint32_t)testing_below(seed, 6)) : 1 + (uint32_t)testing_below(seed, 90);
+    w.kv_rank = group == 256 ? 256 * (1 + (uint32_t)testing_below(seed, 2)) : pick(seed, ranks, 5);
+    if (group == 32 && w.kv_rank == 40)
+        w.kv_rank = 64;
+    w.dim_v = 1 + (uint32_t)testing_below(seed, 100);
+    w.q_rank = testing_below(seed, 2) ? 32 * (1 + (uint32_t)testing_below(seed, 3)) : 0;
+    w.head_v = (uint32_t)arith_round_up(w.kv_rank, 32);
+    w.head_k = (uint32_t)arith_round_up(w.kv_rank + w.n_rot, 32);
+    w.type_k = w.type_v = kv;
+    struct gpu_model *m = gpu_model_new(&w, seed);
+    gpu_model_step(m, seed, tokens, w.rows);
+    char what[200];
+    snprintf(what, sizeof what,
+             "seed %llu, latent, %u tokens of %u, %u heads, rank %u + %u, nope %u, V %u, %s, KV %u",
+             (unsigned long long)began, tokens, bucket, w.n_heads, w.kv_rank, w.n_rot, w.nope, w.dim_v,
+             block_info(type)->name, kv);
+    compare_step(m, t, bucket, what);
+}
+
+/* Attention to both sides, in windows and without. */
+static void check_both(uint64_t *seed, const struct launch_traits *t, uint32_t tokens, uint32_t bucket,
+                       uint32_t type_k, uint32_t type_v) {
+    const uint64_t began = *seed;
+    const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
+                            BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+    struct gpu_model_want w = random_want(seed, q8, bucket);
+    w.both = true;
+    w.n_embd = w.n_ff = 64;
+    w.type_k = type_k;
+    w.type_v = type_v;
+    struct gpu_model *m = gpu_model_new(&w, seed);
+    gpu_model_step(m, seed, tokens, w.rows);
+    char what[200];
+    snprintf(what, sizeof what,
+             "seed %llu, both sides, %u tokens of %u, heads %u of %u x %u/%u, window %u, KV %u/%u",
+             (unsigned long long)began, tokens, bucket, w.n_heads, w.n_kv_heads, w.head_k, w.head_v, w.window,
+             type_k, type_v);
+    compare_step(m, t, bucket, what);
+}
+
 /* The same of a layer with experts: every way of routing, biases, a shared expert, a clamped SwiGLU. */
 static void check_experts(uint64_t *seed, const struct launch_traits *t, const uint32_t type[7],
                           uint32_t tokens, uint32_t bucket) {
@@ -158,6 +226,10 @@ static void check_experts(uint64_t *seed, const struct launch_traits *t, const u
     w.choice_bias = w.sigmoid || testing_below(seed, 2);
     w.norm = testing_below(seed, 2);
     w.clamped = testing_below(seed, 2);
+    if (testing_below(seed, 2) && w.experts % 2 == 0 && w.experts / 2 >= w.used) { /* of the better groups */
+        w.groups = w.experts % 4 == 0 ? 4 : 2;
+        w.groups_used = w.groups / 2 + (uint32_t)testing_below(seed, 2);
+    }
     struct gpu_model *m = gpu_model_new(&w, seed);
     gpu_model_step(m, seed, tokens, w.rows);
     launch_cut(&m->model, t, bucket, (struct step_header *)(void *)m->before[DEVICE_EXCHANGE][0]);
@@ -453,6 +525,38 @@ static void factors(void **state) {
     with_factors = false;
 }
 
+/* Every type of K and V, and every type of a matrix per head, for one token and for more, in sub-groups of 8
+ * and of 16. */
+static void latent(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    static const uint32_t buckets[] = {1, 4, 16, 21};
+    uint64_t seed = testing_seed("latent");
+    for (uint32_t i = 0; i < 4 * N_TYPES; i++) {
+        struct launch_traits t = plain_traits;
+        t.sub_group_sizes = i / 4 % 2 ? 1u << 4 | 1u << 5 : t.sub_group_sizes;
+        const uint32_t bucket = buckets[i % 4];
+        check_latent(&seed, &t, all_types[i / 4], 1 + (uint32_t)testing_below(&seed, bucket), bucket,
+                     (uint32_t)testing_below(&seed, KERNELS_KV_TYPES));
+    }
+}
+
+static void both_sides(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    static const uint32_t buckets[] = {1, 4, 40, 300};
+    uint64_t seed = testing_seed("both_sides");
+    for (uint32_t i = 0; i < 40; i++) {
+        struct launch_traits t = plain_traits;
+        t.sub_group_sizes = i / 20 ? 1u << 4 | 1u << 5 : t.sub_group_sizes;
+        const uint32_t bucket = buckets[i % 4], kv = i / 4 % 5;
+        check_both(&seed, &t, 1 + (uint32_t)testing_below(&seed, bucket), bucket, kv % KERNELS_KV_TYPES,
+                   kv < KERNELS_KV_TYPES ? kv : KERNELS_KV_Q8_0);
+    }
+}
+
 static void decode_one(void **state) {
     (void)state;
     each_set("decode_one", &plain_traits, N_TYPES + 3, 1, 1);
@@ -500,6 +604,8 @@ static void nothing(void **state) {
 #define prefill       nothing
 #define experts       nothing
 #define factors       nothing
+#define latent        nothing
+#define both_sides    nothing
 #define matrix_engine nothing
 #define wide_heads    nothing
 #define deep_contexts nothing
@@ -615,6 +721,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets),
         cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(latent),
+        cmocka_unit_test(both_sides),
         cmocka_unit_test(decode_one),
         cmocka_unit_test(decode_few),
         cmocka_unit_test(prefill),

@@ -25,12 +25,15 @@ struct look {
 
 /* Local memory. */
 struct scratch {
-    local float *q;                        /* [ROWS][head_k] */
-    local float *o;                        /* [ROWS][head_v], merged so far */
-    local float *score;                    /* [ROWS][SPLIT] */
-    local float *part;                     /* [ROWS][PARTS]: of a row's maximum or sum */
-    local uint *block;                     /* [SPLIT / KV_LAYOUT_BLOCK]: where they begin in a unit */
-    local int *end;                        /* [ROWS]: tokens of the split that a row sees */
+    local float *q;     /* [ROWS][head_k] */
+    local float *o;     /* [ROWS][head_v], merged so far */
+    local float *score; /* [ROWS][SPLIT] */
+    local float *part;  /* [ROWS][PARTS]: of a row's maximum or sum */
+    local uint *block;  /* [SPLIT / KV_LAYOUT_BLOCK]: where they begin in a unit */
+    local int *end;     /* [ROWS]: tokens of the split that a row sees, */
+#ifdef CL_BOTH
+    local int *from; /* [ROWS]: and those before */
+#endif
     local uint *to;                        /* [ROWS]: plan_row */
     local float *max, *sum, *before, *now; /* [ROWS] each: of the splits so far; factors of the next merge */
 };
@@ -40,12 +43,22 @@ struct rows {
     uint first, n;
     uint position; /* of query 0 */
     uint token;    /* of query 0, in the step */
+    uint end;      /* of the chunk: the position behind its last token */
     uint head;     /* KV head */
 };
 
+/* The position behind row i's token. */
+static inline int behind(const struct look *l, const struct rows *r, uint i) {
+    return (int)(r->position + (r->first + i) / l->group + 1);
+}
+
 /* Tokens of the split at `begin` that row i sees; 0 or less: none. */
 static inline int seen(const struct look *l, const struct rows *r, uint i, uint begin) {
-    return (int)(r->position + (r->first + i) / l->group + 1) - (int)begin;
+#ifdef CL_BOTH
+    return (l->window < ALL ? min(behind(l, r, i) + l->window - 1, (int)r->end) : (int)r->end) - (int)begin;
+#else
+    return behind(l, r, i) - (int)begin;
+#endif
 }
 
 /* Of the split at `begin`, where what a row sees begins, `end` being where it ends. */
@@ -55,7 +68,7 @@ static inline int hidden_of(const struct look *l, int end, uint begin) {
 
 /* Tokens of the split at `begin` that are before what row i sees; 0 or less: none. */
 static inline int hidden(const struct look *l, const struct rows *r, uint i, uint begin) {
-    return hidden_of(l, seen(l, r, i, begin), begin);
+    return hidden_of(l, behind(l, r, i) - (int)begin, begin);
 }
 
 static inline bool sees_some(const struct look *l, const struct rows *r, uint i, uint begin) {
@@ -71,6 +84,16 @@ static inline bool any_sees(const struct look *l, const struct rows *r, uint beg
 static inline uint first_split(const struct look *l, const struct rows *r, uint i) {
     int before = hidden(l, r, i, 0);
     return before > 0 ? (uint)before / SPLIT : 0;
+}
+
+/* The unit in which a KV head has its tokens: of latent attention all have one. */
+static inline uint unit_of(const struct rows *r) {
+#ifdef CL_LATENT
+    (void)r;
+    return 0;
+#else
+    return r->head;
+#endif
 }
 
 /* Where the token's block begins in a unit. */

@@ -21,6 +21,12 @@
 #if !defined(CL_KV)
 #define KEYS(X)   X(0)
 #define VALUES(X) X(0)
+#elif CL_KV == KV_LAYOUT_F32 && defined(CL_LATENT)
+#define KEYS(X)   X(0)
+#define VALUES(X) X(0) X(1)
+#elif CL_KV == KV_LAYOUT_F16 && defined(CL_LATENT)
+#define KEYS(X)   X(0) X(1)
+#define VALUES(X) X(0) X(1)
 #elif CL_KV == KV_LAYOUT_F32
 #define KEYS(X)   X(0) X(1)
 #define VALUES(X) X(0) X(1)
@@ -42,6 +48,9 @@ static inline struct scratch scratch_in(local float *memory, uint head_k) {
     m.block = (local uint *)(m.part + ROWS * PARTS);
     m.end = (local int *)(m.block + SPLIT / KV_LAYOUT_BLOCK);
     m.to = (local uint *)(m.end + ROWS);
+#ifdef CL_BOTH
+    m.from = (local int *)(m.to + ROWS);
+#endif
     m.max = m.score + ROWS * (SPLIT + 128);
     m.sum = m.max + ROWS;
     m.before = m.sum + ROWS;
@@ -273,6 +282,9 @@ static inline uint cell_of(const struct look *l, const struct cells *c, const st
 static inline void plan_row(const struct look *l, const struct scratch *m, const struct rows *r, uint row,
                             uint begin, const struct cells *cells) {
     m->end[row] = seen(l, r, row, begin);
+#ifdef CL_BOTH
+    m->from[row] = hidden(l, r, row, begin);
+#endif
     uint to = ROW_NONE;
     if (row < r->n && sees_some(l, r, row, begin)) {
         to = begin == first_split(l, r, row) * SPLIT ? ROW_FIRST : ROW_MERGE;
@@ -296,6 +308,16 @@ static inline void load_q(const struct look *l, const struct scratch *m, const s
     }
 }
 
+/* Of the split at `begin`, where what row i sees begins. */
+static inline int from_of(const struct look *l, const struct scratch *m, uint row, uint begin) {
+#ifdef CL_BOTH
+    (void)l, (void)begin;
+    return m->from[row];
+#else
+    return hidden_of(l, m->end[row], begin);
+#endif
+}
+
 static inline float finished(const struct look *l, float dot) {
     float s = (kv_layout_quantised(TYPE_K(l)) ? dot : 0.0f + dot) * l->scale;
     return l->cap != 0.0f ? num_softcap(s, l->cap, l->cap_inverse) : s;
@@ -306,7 +328,7 @@ static inline void put_scores(const struct look *l, const struct scratch *m, con
                               uint begin, float first, float second) {
     if (row >= r->n)
         return;
-    int t = (int)(2 * get_local_id(0)), end = m->end[row], before = hidden_of(l, end, begin);
+    int t = (int)(2 * get_local_id(0)), end = m->end[row], before = from_of(l, m, row, begin);
     float a = t < end && t >= before ? finished(l, first) : -INFINITY;
     float b = t + 1 < end && t + 1 >= before ? finished(l, second) : -INFINITY;
     *(local float2 *)(m->score + row * SPLIT + t) = (float2)(a, b);
@@ -320,7 +342,7 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
     int from = max(hidden(l, r, 0, begin), 0), to = min(seen(l, r, r->n - 1, begin), SPLIT);
     uint slot = 2 * me % KV_LAYOUT_BLOCK;
     bool some = (int)(2 * me) < to && (int)(2 * me + 1) >= from;
-    global const uchar *k = cl_unit_at(&l->cache, r->head);
+    global const uchar *k = cl_unit_at(&l->cache, unit_of(r));
     struct keys x;
     if (some) {
         k += block_of(l, table, begin + 2 * me);
@@ -412,6 +434,10 @@ struct column {
     uint d, row, n;
 };
 
+#ifdef CL_LATENT
+#include "kernels/opencl/attention/cl_latent.h"
+#else
+
 /* Four tokens of the two columns; and the item's next four, from pointers that go on: offsets from a block's
  * begin, which do not change, compilers would keep in registers. */
 #if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
@@ -494,6 +520,8 @@ static inline float4 word_values(uint type, uint word, uint d) {
 }
 #endif
 
+#endif
+
 /* What an item sums, of its first column and its second. */
 struct sums {
     float a0, a1, a2, a3, b0, b1, b2, b3;
@@ -504,6 +532,20 @@ struct operands {
     float4 x, y, scale;
 };
 
+#ifdef CL_LATENT
+static inline struct operands operands_of(const struct look *l, const struct column *c,
+                                          const struct values *v) {
+    struct operands r = {0.0f, 0.0f, 1.0f};
+    (void)l, (void)c;
+#if CL_KV <= KV_LAYOUT_F16
+    r.x = convert_float4(v->x), r.y = convert_float4(v->y);
+#else
+    r.x = byte_values(v->word, c->d), r.y = byte_values(v->word, c->d + 1);
+    r.scale = convert_float4(v->scale);
+#endif
+    return r;
+}
+#else
 static inline struct operands operands_of(const struct look *l, const struct column *c,
                                           const struct values *v) {
     struct operands r = {0.0f, 0.0f, 1.0f};
@@ -520,6 +562,7 @@ static inline struct operands operands_of(const struct look *l, const struct col
 #endif
     return r;
 }
+#endif
 
 /* o += e * x over tokens t .. t + 4 of the split, token by token. */
 static inline void add_row(const struct look *l, const struct scratch *m, uint row, uint t,
@@ -577,7 +620,11 @@ static inline void weigh(bool part, const struct look *l, const struct scratch *
 
 static inline void add_seen(const struct look *l, const struct scratch *m, uint row, int t,
                             const struct operands *v, float *first, float *second) {
+#ifdef CL_BOTH
+    int end = m->end[row] - t, begin = m->from[row] - t;
+#else
     int end = m->end[row] - t, begin = end - l->window;
+#endif
     float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
     if (kv_layout_quantised(TYPE_V(l)))
         e *= v->scale;
@@ -614,7 +661,12 @@ static inline uint first_token(const struct look *l, const struct rows *r, uint 
 /* The item's column of token t. */
 static inline struct source column_at(const struct look *l, const struct scratch *m, const struct rows *r,
                                       const struct column *c, uint t) {
+#ifdef CL_LATENT
+    global const uchar *v = cl_unit_at(&l->cache, 0);
+    (void)r;
+#else
     global const uchar *v = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
+#endif
     return source_at(l, v + m->block[t / KV_LAYOUT_BLOCK], c->d, t % KV_LAYOUT_BLOCK);
 }
 
@@ -632,6 +684,9 @@ static inline void weigh_split(const struct look *l, const struct scratch *m, co
     int all_from = hidden(l, r, r->n - 1, begin), all_to = seen(l, r, 0, begin);
     uint n = min((uint)seen(l, r, r->n - 1, begin), (uint)SPLIT);
     bool alike = all_to == seen(l, r, r->n - 1, begin);
+#ifdef CL_BOTH
+    alike = alike && all_from == hidden(l, r, 0, begin);
+#endif
     for (uint t = first_token(l, r, begin); t < n; t += TOKENS_AHEAD) {
         EARLY(struct source from = column_at(l, m, r, c, t + TOKENS_AHEAD < n ? t + TOKENS_AHEAD : t);)
         LATE(struct source from = column_at(l, m, r, c, t);)
