@@ -132,6 +132,8 @@ test_pieces_of_windows() {
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, windows, sinks, experts, KV f16'
 }
 test_oracle_experts() { oracle qwen3moe && oracle mixtral; }
+test_oracle_latent() { oracle deepseek-v2-lite && oracle deepseek-v3; }
+test_pieces_of_latent() { pieces deepseek-v3; }
 test_pieces_of_experts() {
     pieces qwen3moe
     pieces mixtral

@@ -538,10 +538,11 @@ static inline struct operands operands_of(const struct look *l, const struct col
     struct operands r = {0.0f, 0.0f, 1.0f};
     (void)l, (void)c;
 #if CL_KV <= KV_LAYOUT_F16
-    r.x = convert_float4(v->x), r.y = convert_float4(v->y);
+    r.x = (float4)((float)v->x.x, (float)v->x.y, (float)v->x.z, (float)v->x.w);
+    r.y = (float4)((float)v->y.x, (float)v->y.y, (float)v->y.z, (float)v->y.w);
 #else
     r.x = byte_values(v->word, c->d), r.y = byte_values(v->word, c->d + 1);
-    r.scale = convert_float4(v->scale);
+    r.scale = (float4)((float)v->scale.x, (float)v->scale.y, (float)v->scale.z, (float)v->scale.w);
 #endif
     return r;
 }
