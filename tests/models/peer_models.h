@@ -5,6 +5,7 @@
 #define STATOR_TESTS_PEER_MODELS_H
 
 #include "model/gguf_writer.h"
+#include "tiny_vocab.h"
 
 #include "formats/block.h"
 
@@ -827,6 +828,30 @@ static inline void peer_kv_heads(struct peer_writer *p) {
     gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
 }
 
+/* Models that make embeddings are asked for them over HTTP, which takes a vocabulary: bytes and some words.
+ */
+static inline void peer_vocabulary(struct peer_writer *p) {
+    static struct tiny_vocab v;
+    char text[16];
+    if (p->m->pooling == 0) {
+        gguf_writer_text(p->w, "tokenizer.ggml.model", "no_vocab");
+        return;
+    }
+    v.n = 0;
+    tiny_vocab_add(&v, "<unk>", 2, 0);
+    tiny_vocab_add(&v, "<s>", 3, 0);
+    tiny_vocab_add(&v, "</s>", 3, 0);
+    for (uint32_t i = 0; i < 256; i++) {
+        snprintf(text, sizeof text, "<0x%02X>", i);
+        tiny_vocab_add(&v, text, 6, 0);
+    }
+    while (v.n < p->m->vocab) {
+        snprintf(text, sizeof text, "w%u", v.n);
+        tiny_vocab_add(&v, text, 1, -(float)v.n);
+    }
+    tiny_vocab_write(&v, p->w, "llama");
+}
+
 static inline void peer_keys(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const uint32_t dim = m->wide_dim > 0 ? m->wide_dim : m->dim;
@@ -864,7 +889,7 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"rope.scaling.original_context_length", m->original}};
     char key[96];
     gguf_writer_text(p->w, "general.architecture", m->arch);
-    gguf_writer_text(p->w, "tokenizer.ggml.model", "no_vocab");
+    peer_vocabulary(p);
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
         peer_number(p, always[i].name, always[i].v);
     for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0]; i++)

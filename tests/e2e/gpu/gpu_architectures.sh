@@ -1,6 +1,7 @@
 # Small models of odd shapes (tests/models/peer_models.h) on zesim: the same bits as on the CPU, split, and some in one piece.
 . tests/lib.sh
 . tests/lib_gpu.sh
+. tests/lib_serve.sh
 
 # NAMES...: of models whose logits the unit test compares with their formulas on the CPU. Every model runs split, which launches the same
 # kernels; the first one also runs in one piece.
@@ -59,6 +60,38 @@ test_both_sides() {
         expect_gpu 0 devices=1 "$@" --report "$tmp/report"
         grep -q '"name": "level_zero:0"' "$tmp/report" || fail "auto does not take the GPU"
     done
+}
+
+# The same over HTTP, several texts at a time, as ids and as texts.
+test_vectors_over_http() {
+    need_driver
+    command -v python3 >/dev/null || skip "no python3"
+    "$(dirname "$stator")/tests/test_peer_models" --write "$tmp" >"$tmp/names" || fail "no models"
+    local model=$tmp/gemma-embedding-odd.gguf ids body
+    ids=$(seq -s, 3 92)
+    "$stator" embed "$model" --tokens "$ids" --set devices.use=cpu:0 --set memory.batch=128 >"$tmp/cpu" 2>/dev/null || fail "the CPU can't run"
+    "$stator" embed "$model" 'two words' --set devices.use=cpu:0 --set memory.batch=128 >>"$tmp/cpu" 2>/dev/null || fail "the CPU can't run a text"
+    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" "ZESIM=$small,log=$tmp/log.json")
+    serve --set "model.path=$model" --set devices.use=level_zero:0 --set memory.batch=128 --set memory.context=128 --set memory.sequences=3
+    for body in "{\"input\": [[$ids], [$ids], [9, 8]]}" '{"input": ["w290", "two words"]}'; do
+        raw '%s\r\n%s\r\n%s\r\n%s\r\n\r\n%s' 'POST /v1/embeddings HTTP/1.1' 'Host: localhost' 'Connection: close' "Content-Length: ${#body}" "$body"
+        answered 200 '"object": ?"list"'
+        sed '1,/^\r*$/d' "$tmp/answer" >>"$tmp/answers"
+    done
+    python3 - "$tmp/answers" "$tmp/cpu" <<'END' || fail "other vectors than the CPU's"
+import json, struct, sys
+single = lambda v: struct.pack("<%df" % len(v), *v)
+decoder, text, got = json.JSONDecoder(), open(sys.argv[1]).read(), []
+while text.strip():
+    answer, end = decoder.raw_decode(text.lstrip())
+    got.append([single(d["embedding"]) for d in answer["data"]])
+    text = text.lstrip()[end:]
+ids, words = [single([float(x) for x in line.split()]) for line in open(sys.argv[2])]
+sys.exit(not (got[0][0] == ids and got[0][1] == ids and got[0][2] != ids and got[1][1] == words and got[1][0] != words))
+END
+    kill -TERM $pid
+    ends 0
+    clean
 }
 
 run_tests
