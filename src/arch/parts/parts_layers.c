@@ -117,7 +117,7 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     set_cache(p, op, from);
     if (l->sinks != NULL)
         graph_op_weight(g, op, l->sinks, NULL, 0);
-    if (g->want.cells != 0)
+    if (g->want.cells != 0 && !s->sees_ahead) /* else splits are never side by side */
         op->work = parts_cells(p, i, s->n_heads * (h.dim_v + 2));
     return s->gated ? add_attention_gate(p, i, normed, heads) : heads;
 }
