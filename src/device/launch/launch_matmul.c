@@ -101,7 +101,7 @@ static uint32_t kernel_of(enum family family, uint32_t set, enum kernel kernel) 
 #define DECODE_SPLIT 16u
 
 /* The sets of HEADS, in the order of their modules: integers, then floats, then all types. */
-#define EACH_TYPES(M, set, types) types,
+#define EACH_TYPES(M, set, types, dpas16) types,
 static const uint64_t each_types[] = {OPENCL_EACH_INTEGER(EACH_TYPES, ) OPENCL_EACH_OTHER(EACH_TYPES, )};
 #undef EACH_TYPES
 enum {
@@ -751,17 +751,18 @@ static struct launch_weight run_weight(struct launch_list *b, struct launch *l, 
     return to;
 }
 
-/* One token like a product of one, more in tiles; not on the matrix engine. */
+/* One token like a product of one, more in tiles. */
 static struct scheme each_scheme(const struct launch_list *b, const struct graph_op *o) {
     const struct panel_layout *l = &b->g->weights[o->weight[0]].layout;
     const uint32_t set = each_set_of(l->type);
-    const bool eight = b->traits->sub_group_sizes & 1u << 3;
     struct scheme w = {.tokens = 1, .family = DECODE1, .kernel = LAUNCH_EACH + set};
     w.segments = (uint32_t)arith_ceil_div(l->cols, KERNELS_SEGMENT);
     if (b->rows == 1)
         return w;
-    w.family = set < EACH_INTEGER && eight ? PREFILL8 : PREFILL;
-    w.kernel += (w.family == PREFILL8 ? 2 : 1) * EACH_SETS;
+    w.family = prefill_family(b, set_of(b->g, o));
+    w.kernel += EACH_SETS;
+    if (w.family != PREFILL)
+        w.kernel += EACH_SETS + (w.family - PREFILL8) * EACH_INTEGER;
     return w;
 }
 

@@ -535,7 +535,8 @@ static void latent(void **state) {
     uint64_t seed = testing_seed("latent");
     for (uint32_t i = 0; i < 4 * N_TYPES; i++) {
         struct launch_traits t = plain_traits;
-        t.sub_group_sizes = i / 4 % 2 ? 1u << 4 | 1u << 5 : t.sub_group_sizes;
+        t.sub_group_sizes = (i + i / 4) % 2 ? 1u << 4 | 1u << 5 : t.sub_group_sizes;
+        t.dpas = i / 2 % 2;
         const uint32_t bucket = buckets[i % 4];
         check_latent(&seed, &t, all_types[i / 4], 1 + (uint32_t)testing_below(&seed, bucket), bucket,
                      (uint32_t)testing_below(&seed, KERNELS_KV_TYPES));
