@@ -190,12 +190,6 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
     return g->n_weights++;
 }
 
-uint32_t graph_weight_again(struct graph *g, uint32_t weight) {
-    CHECK(weight < g->n_weights && g->n_weights < g->max_weights && !g->weights[weight].cut);
-    g->weights[g->n_weights] = g->weights[weight];
-    return g->n_weights++;
-}
-
 uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
     return add_weight(g, t, (struct graph_runs){0}, true);
 }

@@ -291,6 +291,9 @@ struct graph_exchanged {
     /* The rows are the step's wanted rows of logits, and only the last device gets them. Its `in` is then no
      * other value than out on the other devices. */
     bool wanted;
+    /* Every device has whole rows, and each row is that of the device that has its token's row of the
+     * embedding: `ends` are rows of that matrix. */
+    bool owned;
     /* Number of slots per token (graph_experts): there is a row per slot. 0: a row per token. */
     uint32_t used;
     uint32_t routes; /* value */
@@ -386,8 +389,8 @@ struct graph_want {
      * embeds, and the device of the last layer has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
-    /* A device of a tensor split has a share of every layer and of the output matrix. The first one embeds,
-     * and the last one has the logits. */
+    /* A device of a tensor split has a share of every layer and of the ends of the model. The last one has
+     * the logits. */
     struct graph_share share;
     uint32_t kv_type_k, kv_type_v; /* KV_LAYOUT_F32 .. */
     /* Copies of the logits and of their argmax: 2 where the host reads a step's results in place while the
@@ -543,8 +546,6 @@ uint32_t graph_cache_kept(const struct graph_cache *c, uint32_t per_sequence);
 bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uint32_t from, uint32_t to);
 
 /* For builders. */
-/* A second weight of the same tensor. */
-uint32_t graph_weight_again(struct graph *g, uint32_t weight);
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
 void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);

@@ -10,6 +10,7 @@ struct sharing {
     uint32_t n_whole;
     bool has_units[GRAPH_MAX_CACHES]; /* the cache has its number of KV heads */
     bool whole_heads;                 /* every device computes all heads of this layer */
+    struct graph_exchanged embedding; /* whose rows are where */
 };
 
 /* Heads [first_q, end_q) and KV heads [first_kv, end_kv). */
@@ -170,6 +171,18 @@ static struct rows rows_of(const struct sharing *s, const struct graph_op *op, u
     return r;
 }
 
+/* Rows of the embedding, if their exchange comes next. */
+static void divide_embedding(struct sharing *s, uint32_t at, struct graph_op *op) {
+    const struct graph_op *next = at + 1 < s->n_whole ? &s->whole[at + 1] : op;
+    if (next->kind != GRAPH_EXCHANGED || !next->exchanged.owned)
+        return;
+    const struct rows r = rows_of(s, op, 0);
+    CHECK(r.divided);
+    cut(s, op, 0, r.first, r.end);
+    s->embedding = r.x;
+    s->embedding.owned = true;
+}
+
 /* The product with one matrix, or with gate and up. */
 static void divide_product(struct sharing *s, struct graph_op *op, const struct rows *r, bool is_shared) {
     const bool gated = graph_op_activated(op);
@@ -278,8 +291,14 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     struct graph_op *op = &s->g->ops[s->g->n_ops++];
     *op = s->whole[at];
     switch (op->kind) {
-    case GRAPH_FILL:
     case GRAPH_EMBED:
+        divide_embedding(s, at, op);
+        break;
+    case GRAPH_EXCHANGED:
+        if (op->exchanged.owned)
+            op->exchanged = s->embedding;
+        break;
+    case GRAPH_FILL:
     case GRAPH_NORM:
     case GRAPH_FORMS:
     case GRAPH_HEADS:
@@ -289,7 +308,6 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_DELTA:
     case GRAPH_GATED_CONV:
     case GRAPH_GATE:
-    case GRAPH_EXCHANGED:
         break;
     case GRAPH_EXPERTS:
         divide_experts(s, op);
@@ -343,22 +361,19 @@ static void add_zones(struct graph *g) {
             g->ops[i].work = is_exchange(&g->ops[i]) ? g->zone : g->head_zone;
 }
 
-static bool is_looked_up(const struct graph *g, uint32_t weight) {
-    for (uint32_t i = 0; i < g->n_ops; i++)
-        if (g->ops[i].kind == GRAPH_EMBED && g->ops[i].weight[0] == weight)
-            return true;
-    return false;
-}
-
 /* The output matrix. The other devices' logits are values of their own columns. */
 static void divide_head(const struct sharing *s, struct graph_op *op) {
     struct graph *g = s->g;
     struct rows r = rows_of(s, op, 0);
     const uint32_t logits = op->out;
-    CHECK(r.divided && op->n_weights == 1);
+    CHECK(op->n_weights == 1);
+    if (g->weights[op->weight[0]].cut) { /* it is also the embedding */
+        r = (struct rows){.x = s->embedding, .divided = true};
+        r.x.owned = false;
+        share_columns(&r.x, g->want.share.index, &r.first, &r.end);
+    }
+    CHECK(r.divided);
     r.x.wanted = true;
-    if (is_looked_up(g, op->weight[0])) /* the embedding, of which the first device has all rows */
-        op->weight[0] = graph_weight_again(g, op->weight[0]);
     cut(s, op, 0, r.first, r.end);
     if (g->want.share.index + 1 == g->want.share.count) {
         op->out = own_value(s, logits, r.end - r.first);
@@ -411,18 +426,24 @@ const struct graph_op *share_head(const struct graph *g) {
     return NULL;
 }
 
-/* Bytes of a token's rows in one exchange, the device's own or the others'. */
-static uint64_t row_bytes(const struct graph *g, const struct graph_exchanged *x, bool own) {
+uint32_t share_width(const struct graph *g, const struct graph_op *op, uint32_t index) {
     uint32_t first = 0, end = 0;
-    share_columns(x, g->want.share.index, &first, &end);
-    const uint32_t mine = end - first, columns = own ? mine : x->ends[x->count - 1] - mine;
-    return (uint64_t)columns * ARITH_MAX(x->used, 1u) * sizeof(float);
+    share_columns(&op->exchanged, index, &first, &end);
+    return op->exchanged.owned ? g->values[op->in].width : end - first;
+}
+
+/* Bytes of a token's rows in one exchange, the device's own or the others'. */
+static uint64_t row_bytes(const struct graph *g, const struct graph_op *op, bool own) {
+    uint64_t width = 0;
+    for (uint32_t i = 0; i < op->exchanged.count; i++)
+        width += own == (i == g->want.share.index) ? share_width(g, op, i) : 0;
+    return width * ARITH_MAX(op->exchanged.used, 1u) * sizeof(float);
 }
 
 static uint64_t exchanged_bytes(const struct graph *g, bool own) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < g->n_ops; i++)
-        bytes += is_exchange(&g->ops[i]) ? row_bytes(g, &g->ops[i].exchanged, own) : 0;
+        bytes += is_exchange(&g->ops[i]) ? row_bytes(g, &g->ops[i], own) : 0;
     return bytes;
 }
 
@@ -430,7 +451,7 @@ static uint64_t exchanged_bytes(const struct graph *g, bool own) {
 static uint64_t logits_bytes(const struct graph *g, bool own) {
     const struct graph_op *head = share_head(g);
     const bool last = g->want.share.index + 1 == g->want.share.count;
-    return head == NULL || own == last ? 0 : row_bytes(g, &head->exchanged, own);
+    return head == NULL || own == last ? 0 : row_bytes(g, head, own);
 }
 
 uint64_t share_received(const struct graph *g) {
@@ -457,13 +478,10 @@ uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_
     const struct graph_exchanged *x = &op->exchanged;
     uint64_t at = 0;
     CHECK(op->kind == GRAPH_EXCHANGED && receiver < x->count && source <= x->count);
-    for (uint32_t i = 0; i < source; i++) {
-        uint32_t first = 0, end = 0;
-        share_columns(x, i, &first, &end);
+    for (uint32_t i = 0; i < source; i++)
         if (i != receiver)
-            at +=
-                arith_round_up((uint64_t)g->values[op->in].rows * (end - first) * sizeof(float), CARVE_ALIGN);
-    }
+            at += arith_round_up((uint64_t)g->values[op->in].rows * share_width(g, op, i) * sizeof(float),
+                                 CARVE_ALIGN);
     return at;
 }
 
@@ -477,11 +495,10 @@ uint32_t share_exchanges(const struct graph *g, uint32_t op) {
 uint64_t share_given(const struct graph *g) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < g->n_ops; i++) {
-        uint32_t first = 0, end = 0;
         if (!is_exchange(&g->ops[i]))
             continue;
-        share_columns(&g->ops[i].exchanged, g->want.share.index, &first, &end);
-        most = ARITH_MAX(most, (uint64_t)g->values[g->ops[i].in].rows * (end - first) * sizeof(float));
+        const uint64_t width = share_width(g, &g->ops[i], g->want.share.index);
+        most = ARITH_MAX(most, width * g->values[g->ops[i].in].rows * sizeof(float));
     }
     return most;
 }

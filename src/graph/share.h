@@ -3,9 +3,9 @@
  * with the caches of their KV heads. What the next op needs as a whole, the devices exchange
  * (GRAPH_EXCHANGED).
  *
- * Every device keeps the whole residual stream and computes the norms itself. The first device embeds. Every
- * device has a share of the output matrix, and the last one gets the logits of all (graph.shared_head). Every
- * device computes what is not divided: norms, routes, delta-net layers
+ * Every device keeps the whole residual stream and computes the norms itself. Every
+ * device has rows of the embedding and of the output matrix, and the last one gets the logits of all
+ * (graph.shared_head). Every device computes what is not divided: norms, routes, delta-net layers
  * behind their products, and heads that are normed together, have gates beside them, or are fewer than
  * devices. */
 #ifndef STATOR_GRAPH_SHARE_H
@@ -25,6 +25,9 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e);
 
 /* Columns [*first, *end) of an exchanged row are those of device `index`. */
 void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *first, uint32_t *end);
+
+/* Floats of a row that device `index` gives in the exchange. */
+uint32_t share_width(const struct graph *g, const struct graph_op *op, uint32_t index);
 
 /* The exchange of logits; NULL: only the last device has the output matrix. */
 const struct graph_op *share_head(const struct graph *g);

@@ -179,11 +179,17 @@ void parts_pictures(struct parts *p, uint32_t layer) {
     op->features = (layer + 1) * p->s->n_embd;
 }
 
-/* The first device of a tensor split has all columns, which the others need. */
-static void add_exchange_of_first(struct parts *p) {
+/* Whether the devices of a tensor split have a panel each of the matrix. */
+static bool shares_rows(const struct graph_share *share, const struct gguf_tensor *t) {
+    return share->count > 0 && arith_ceil_div(t->ne[1], PANEL_ROWS) >= share->count;
+}
+
+/* Every device of a tensor split has some rows of the embedding (owned), or the first one has all. */
+static void exchange_embeddings(struct parts *p, bool owned) {
     struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, GRAPH_NONE, p->x, p->x)->exchanged;
     x->count = p->g->want.share.count;
-    for (uint32_t i = 0; i < x->count; i++)
+    x->owned = owned;
+    for (uint32_t i = 0; i < x->count && !owned; i++)
         x->ends[i] = p->s->n_embd;
 }
 
@@ -210,10 +216,11 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     const struct graph_share *share = &g->want.share;
     if (g->want.first_layer == 0) {
-        if (share->index == 0)
+        const bool owned = shares_rows(share, s->token_embd);
+        if (share->index == 0 || owned)
             parts_embed(p, s->token_embd, parts_embed_scale(s), p->x);
         if (share->count > 0)
-            add_exchange_of_first(p);
+            exchange_embeddings(p, owned);
     } else {
         g->landing = boundary_value(g, "landing");
         graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, p->x);
@@ -293,11 +300,9 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
 }
 
-/* Whether the devices of a tensor split have a panel each of the output matrix. */
 static bool shares_head(const struct parts *p) {
-    const struct graph_share *share = &p->g->want.share;
-    return share->count > 0 && !shape_pools(p->s) && p->s->pooling != SHAPE_POOL_RANK &&
-           arith_ceil_div(p->s->output->ne[1], PANEL_ROWS) >= share->count;
+    return !shape_pools(p->s) && p->s->pooling != SHAPE_POOL_RANK &&
+           shares_rows(&p->g->want.share, p->s->output);
 }
 
 void parts_end(struct parts *p) {

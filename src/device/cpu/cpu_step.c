@@ -87,6 +87,9 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
                    width * sizeof *x);
             continue;
         }
+        row -= w->cut ? w->runs.first : 0;
+        if (w->cut && row >= w->layout.rows)
+            continue; /* another device of the tensor split has it */
         CHECK(row < w->layout.rows);
         /* One panel is a matrix of its own: pieces lie in different slices. */
         float *to = x + (size_t)t * width;
@@ -685,8 +688,26 @@ static void run_send(const struct member *m, const struct graph_op *op) {
     memcpy(target + first, outgoing, n * sizeof(float));
 }
 
+/* The device that has the row of the embedding of the step's token t. */
+static uint32_t owner_of(const struct member *m, const struct graph_exchanged *x, uint32_t t) {
+    const uint32_t token = (uint32_t)((const int32_t *)(m->slot + m->h->at_tokens))[t];
+    uint32_t owner = 0;
+    while (x->ends[owner] <= token)
+        owner++;
+    CHECK(owner < x->count);
+    return owner;
+}
+
 /* A row of the columns of all devices, each from its own memory. A device's value may be the row itself. */
 static void exchanged_row(const struct member *m, const struct graph_op *op, uint32_t t, float *row) {
+    if (op->exchanged.owned) {
+        const uint32_t owner = owner_of(m, &op->exchanged, t), value = m->peer_ops[owner]->in;
+        const uint32_t width = m->g->values[op->out].width;
+        const float *from = value_f32(&m->peers[owner], value) + (size_t)t * width;
+        if (from != row)
+            memcpy(row, from, width * sizeof *row);
+        return;
+    }
     for (uint32_t i = 0; i < op->exchanged.count; i++) {
         const struct member *peer = &m->peers[i];
         const uint32_t value = m->peer_ops[i]->in, width = peer->g->values[value].width;
@@ -705,7 +726,7 @@ static void run_exchanged(const struct member *m, const struct graph_op *op) {
     const bool adds = op->epilogue == GRAPH_RESIDUAL;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     const struct graph_exchanged *x = &op->exchanged;
-    const uint32_t width = x->ends[x->count - 1]; /* of what is exchanged */
+    const uint32_t width = x->owned ? out->width : x->ends[x->count - 1]; /* of what is exchanged */
     CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width));
     const uint32_t n = x->wanted ? m->h->n_rows : m->h->n_tokens * ARITH_MAX(x->used, 1u);
     if (x->wanted && m->g->want.share.index + 1 < x->count)

@@ -170,7 +170,7 @@ void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_
                              .file = w->layout.file,
                              .width = w->layout.cols,
                              .stride = stride,
-                             .first_panel = p->first_panel,
+                             .first_panel = p->first_panel + (w->cut ? w->runs.first / PANEL_ROWS : 0),
                              .panels = p->panels,
                              .scale = scale,
                          });
@@ -258,12 +258,12 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_exchanged *x = &o->exchanged;
     const struct graph_value *out = &b->g->values[o->out];
-    const uint32_t width = x->ends[x->count - 1], me = b->g->want.share.index;
+    const uint32_t width = x->owned ? out->width : x->ends[x->count - 1], me = b->g->want.share.index;
     const uint64_t rows = (uint64_t)b->rows * ARITH_MAX(x->used, 1u);
     const bool adds = o->epilogue == GRAPH_RESIDUAL;
     uint32_t first = 0, end = 0;
     share_columns(x, me, &first, &end);
-    if ((o->in == o->out && end - first == width) || (x->wanted && me + 1 < x->count))
+    if ((o->in == o->out && !x->owned && end - first == width) || (x->wanted && me + 1 < x->count))
         return STATOR_OK;
     CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8 && width > 0);
     CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width && x->column == 0));
@@ -301,6 +301,7 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
                             .used = x->used,
                             .slots = (uint64_t)b->g->want.batch * x->used,
                             .wanted = x->wanted,
+                            .owned = x->owned,
                             .out = launch_forms_of(b, o->out, out->forms),
                             .part = part,
                             .tile = OPENCL_NORM_CHUNK * sizeof(float),

@@ -128,12 +128,10 @@ static stator_status give(struct lz_device *d, struct lz_list *list, uint32_t ha
     const struct device_group *group = d->setup.group;
     const uint32_t me = g->want.share.index;
     const struct graph_value *own = &g->values[op->in];
-    uint32_t first = 0, end = 0;
-    share_columns(&op->exchanged, me, &first, &end);
-    const uint64_t bytes = (uint64_t)rows * ARITH_MAX(op->exchanged.used, 1u) * (end - first) * sizeof(float);
-    CHECK(bytes <= (uint64_t)own->rows * (end - first) * sizeof(float));
-    CHECK(own->arena == GRAPH_SCRATCH && own->f32 != UINT64_MAX &&
-          (end == first || own->width == end - first));
+    const uint32_t width = share_width(g, op, me);
+    const uint64_t bytes = (uint64_t)rows * ARITH_MAX(op->exchanged.used, 1u) * width * sizeof(float);
+    CHECK(bytes <= (uint64_t)own->rows * width * sizeof(float));
+    CHECK(own->arena == GRAPH_SCRATCH && own->f32 != UINT64_MAX && (width == 0 || own->width == width));
     const uint8_t *from = d->slices[DEVICE_SCRATCH][0].memory + own->offset + own->f32;
     stator_status st = STATOR_OK;
     bool staged = false;

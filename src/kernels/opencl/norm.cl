@@ -149,12 +149,14 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
 
 /* Rows of columns that several devices have made: source i has columns from end(i - 1) to end(i) - 1, each in
  * rows of its own columns. They go to columns `column`.. of out; adds: to floats that are there. used: the
- * rows are those of the step's slots, so many of a token. wanted: they are its rows of logits. Int8 forms only of whole rows of out. part, local
+ * rows are those of the step's slots, so many of a token. wanted: they are its rows of logits.
+ * owned: rows are whole, and that of a token is of the source whose ends hold the token. Int8 forms only of whole rows of out. part, local
  * memory: as above. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS(EXCHANGE)) {
     global const float *const froms[8] = {from0, from1, from2, from3, from4, from5, from6, from7};
     const uint ends[8] = {end0, end1, end2, end3, end4, end5, end6, end7};
-    uint width = end7, parts = cl_ceil_div(width, part);
+    uint width = owned ? out_width : end7, parts = cl_ceil_div(width, part);
+    global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = wanted ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens * max(used, 1u);
     struct cl_forms o = CL_FORMS(out);
     for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
@@ -164,16 +166,16 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS
             uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = get_local_id(0); i < here; i += get_local_size(0)) {
-                uint c = at + i, first = 0, last = end0;
+                uint c = at + i, first = 0, last = end0, key = owned ? (uint)tokens[row] : c;
                 global const float *from = froms[0];
 #pragma unroll
                 for (uint k = 1; k < 8; k++) {
-                    bool later = c >= ends[k - 1];
+                    bool later = key >= ends[k - 1];
                     from = later ? froms[k] : from;
                     first = later ? ends[k - 1] : first;
                     last = later ? ends[k] : last;
                 }
-                float y = from[row * (last - first) + (c - first)];
+                float y = owned ? from[row * width + c] : from[row * (last - first) + (c - first)];
                 tile[i] = y;
                 global float *to = (global float *)(out + out_f32) + row * out_width + column + c;
                 if (out_has & OPENCL_F32)

@@ -4,13 +4,14 @@
 cfg=configs/demo.cfg
 
 test_same_bytes() {
-    local use split
-    expect 0 "$stator" logits $cfg --tokens "$(seq -s ' ' 10 99)" --output "$tmp/one.f32"
+    # The last ones are on both sides of a boundary of the vocabulary, for one of the splits.
+    local use split ids="$(seq -s ' ' 10 99) 335 336 511 512 1023 1024 1359 1360 1535 1536 2047 0"
+    expect 0 "$stator" logits $cfg --tokens "$ids" --output "$tmp/one.f32"
     expect 0 "$stator" run $cfg -p "Once upon a time" -n 60 --temp 0.8 --seed 7
     mv "$tmp/out" "$tmp/one.txt"
     while read -r use split; do
         expect 0 "$stator" logits $cfg --set devices.use=$use --set devices.split=$split --set memory.batch=16 \
-            --tokens "$(seq -s ' ' 10 99)" --output "$tmp/many.f32"
+            --tokens "$ids" --output "$tmp/many.f32"
         cmp "$tmp/one.f32" "$tmp/many.f32" || fail "logits differ on $use, $split"
         expect 0 "$stator" run $cfg --set devices.use=$use --set devices.split=$split -p "Once upon a time" -n 60 --temp 0.8 --seed 7
         cmp "$tmp/out" "$tmp/one.txt" || fail "text differs on $use, $split"
@@ -38,6 +39,18 @@ test_plan_and_report() {
     done
     expect 0 "$stator" plan "${two[@]}"
     grep -q 'weights on cpu:0: share 1 of 2 of layers 0 to 7' "$tmp/out" || fail "the plan does not name the share"
+}
+
+# Each device has rows of the embedding, which is the demo's output matrix too: once, and all devices have about as much.
+test_even() {
+    local all
+    expect 0 "$stator" plan $cfg --json
+    all=$(grep -A3 '"name": "token_embd.weight"' "$tmp/out" | sed -n 's/.*"bytes": \([0-9]*\).*/\1/p')
+    expect 0 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor --json
+    grep -A3 '"name": "token_embd.weight"' "$tmp/out" | sed -n 's/.*"bytes": \([0-9]*\).*/\1/p' >"$tmp/parts"
+    [ "$(tr '\n' ' ' <"$tmp/parts")" = "$((all / 2)) $((all / 2)) " ] || fail "of $all bytes: $(tr '\n' ' ' <"$tmp/parts")"
+    sed -n 's/.*"packed": \([0-9]*\),*$/\1/p' "$tmp/out" | awk '{ a[NR] = $1 } END { exit !(NR == 2 && a[1] < 1.02 * a[2] && a[2] < 1.02 * a[1]) }' ||
+        fail "uneven: $(grep '"packed"' "$tmp/out")"
 }
 
 # The report has every ordered pair, the trace the ways that each device's values go and the exchanges.
