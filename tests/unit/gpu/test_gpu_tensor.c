@@ -28,7 +28,7 @@ static void make_ids(uint32_t vocab) {
 
 /* Of the next child: a model, or a range of peer models; settings. */
 static struct {
-    const char *model, *use, *split, *more;
+    const char *model, *use, *split, *more, *also;
     size_t first, end;
     const char *says;
 } now;
@@ -205,6 +205,7 @@ static void converse(void) {
                           "server.checkpoints=5",
                           "devices.deadline=3600",
                           "memory.driver_reserve=1MiB",
+                          now.also,
                           NULL};
     struct prefix_play p;
     CHECK(prefix_play(now.use, now.model, sets, plain, 4, &p) > 0);
@@ -227,6 +228,10 @@ static void conversations(void **state) {
     now.use = TWO;
     now.more = "speculation.mode=ngram";
     zesim_run("devices=2," SMALL, converse);
+    now.more = "speculation.mode=draft";
+    now.also = "speculation.model=" DEMO;
+    zesim_run("devices=2," SMALL, converse);
+    now.also = NULL;
     now.model = gguf_writer_memory_path(&w, path);
     now.use = THREE;
     now.more = "speculation.mode=off";
