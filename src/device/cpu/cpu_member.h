@@ -1,5 +1,5 @@
-/* What the functions that run ops share (cpu_step.c, cpu_delta.c, cpu_experts.c, cpu_nextn.c): a member of
- * the team in a step, and where things are. */
+/* What the functions that run ops share (cpu_step.c, cpu_delta.c, cpu_exchange.c, cpu_experts.c,
+ * cpu_nextn.c): a member of the team in a step, and where things are. */
 #ifndef STATOR_DEVICE_CPU_MEMBER_H
 #define STATOR_DEVICE_CPU_MEMBER_H
 
@@ -135,6 +135,9 @@ struct kernels_attention cpu_step_attention(const struct member *m, const struct
                                             const struct step_chunk *c, uint32_t head, uint32_t first,
                                             uint32_t n);
 void cpu_step_quantise(const struct member *m, const struct graph_op *op);
+
+/* cpu_exchange.c */
+void cpu_exchange_run(const struct member *m, const struct graph_op *op);
 
 /* cpu_tower.c */
 void cpu_tower_gelu(const struct member *m, const struct graph_op *op);

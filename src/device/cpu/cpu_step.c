@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "device/cluster.h"
-#include "graph/share.h"
 
 #include <string.h>
 
@@ -688,62 +687,6 @@ static void run_send(const struct member *m, const struct graph_op *op) {
     memcpy(target + first, outgoing, n * sizeof(float));
 }
 
-/* The device that has the row of the embedding of the step's token t. */
-static uint32_t owner_of(const struct member *m, const struct graph_exchanged *x, uint32_t t) {
-    const uint32_t token = (uint32_t)((const int32_t *)(m->slot + m->h->at_tokens))[t];
-    uint32_t owner = 0;
-    while (x->ends[owner] <= token)
-        owner++;
-    CHECK(owner < x->count);
-    return owner;
-}
-
-/* A row of the columns of all devices, each from its own memory. A device's value may be the row itself. */
-static void exchanged_row(const struct member *m, const struct graph_op *op, uint32_t t, float *row) {
-    if (op->exchanged.owned) {
-        const uint32_t owner = owner_of(m, &op->exchanged, t), value = m->peer_ops[owner]->in;
-        const uint32_t width = m->g->values[op->out].width;
-        const float *from = value_f32(&m->peers[owner], value) + (size_t)t * width;
-        if (from != row)
-            memcpy(row, from, width * sizeof *row);
-        return;
-    }
-    for (uint32_t i = 0; i < op->exchanged.count; i++) {
-        const struct member *peer = &m->peers[i];
-        const uint32_t value = m->peer_ops[i]->in, width = peer->g->values[value].width;
-        uint32_t first = 0, end = 0;
-        share_columns(&op->exchanged, i, &first, &end);
-        CHECK(end == first || width == end - first);
-        const float *own = value_f32(peer, value) + (size_t)t * width;
-        if (end > first && own != row + first)
-            memcpy(row + first, own, (end - first) * sizeof *row);
-    }
-}
-
-static void run_exchanged(const struct member *m, const struct graph_op *op) {
-    const struct graph_value *out = &m->g->values[op->out];
-    const struct kernels_act a = value_act(m, op->out);
-    const bool adds = op->epilogue == GRAPH_RESIDUAL;
-    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
-    const struct graph_exchanged *x = &op->exchanged;
-    const uint32_t width = x->owned ? out->width : x->ends[x->count - 1]; /* of what is exchanged */
-    CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width));
-    const uint32_t n = x->wanted ? m->h->n_rows : m->h->n_tokens * ARITH_MAX(x->used, 1u);
-    if (x->wanted && m->g->want.share.index + 1 < x->count)
-        return;
-    const uint32_t *rows = x->used > 0 ? cpu_experts_rows(m, x->routes, x->used) : NULL;
-    for (uint32_t i = share_begin(m, n); i < share_end(m, n); i++) {
-        const uint32_t t = rows != NULL ? rows[i] : i;
-        float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width + x->column : NULL;
-        float *row = y != NULL && !adds ? y : temporary;
-        exchanged_row(m, op, t, row);
-        if (adds)
-            m->d->kernels.add(y, y, row, width);
-        else if (width == out->width)
-            quantise_row(m, out, &a, t, row);
-    }
-}
-
 /* By kind. Other ops are other functions here; what they need of the device is in cpu_device.h. */
 static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct graph_op *op) = {
     [GRAPH_FILL] = run_fill,
@@ -767,7 +710,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_SOFTCAP] = run_softcap,
     [GRAPH_GATED_CONV] = cpu_gated_conv,
     [GRAPH_CENTER] = run_center,
-    [GRAPH_EXCHANGED] = run_exchanged,
+    [GRAPH_EXCHANGED] = cpu_exchange_run,
     [GRAPH_HEADS] = cpu_experts_heads,
     [GRAPH_GELU] = cpu_tower_gelu,
     [GRAPH_MERGE] = cpu_tower_merge,
@@ -874,7 +817,7 @@ static void run_exchange(struct together *t) {
     for (uint32_t i = 0; i < t->count; i++) {
         CHECK(t->ops[i] != NULL && t->ops[i]->kind == GRAPH_EXCHANGED);
         begin_op(t, i);
-        run_exchanged(&t->members[i], t->ops[i]);
+        cpu_exchange_run(&t->members[i], t->ops[i]);
     }
     team_barrier(t->members[0].d->team, t->member);
     for (uint32_t i = 0; i < t->count; i++)
