@@ -198,9 +198,10 @@ stator_status shape_read_sections(const struct gguf *g, struct shape *s, stator_
     struct gguf_value v;
     stator_status st = shape_read_u32_or(g, s, "n_deepstack_layers", 0, s->n_layers, 0, &s->deepstacks, e);
     key_of(&r, "dimension_sections", key);
-    if (st != STATOR_OK || !gguf_find(g, key, NULL))
+    if (st != STATOR_OK || !gguf_find(g, key, &v))
         return st;
-    st = gguf_read_array(g, key, GGUF_I32, &v, e);
+    /* Writers differ: converters write signed numbers. */
+    st = gguf_read_array(g, key, v.kind == GGUF_ARRAY && v.item == GGUF_U32 ? GGUF_U32 : GGUF_I32, &v, e);
     if (st != STATOR_OK)
         return st;
     if (v.count < 3 || v.count > 4)
