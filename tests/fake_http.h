@@ -131,6 +131,10 @@ void http_stream_end(struct http_exchange *x) {
     x->over = true;
 }
 
+void http_stream_cut(struct http_exchange *x) {
+    http_stream_end(x);
+}
+
 void http_watch(struct http_exchange *x, const struct http_watcher *watcher, void *context) {
     x->watcher = watcher;
     x->context = context;

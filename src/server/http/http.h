@@ -8,7 +8,7 @@
  *
  * An exchange's life. It begins with the call of its route's function, which answers now or keeps `x` and
  * answers later. It ends, and `x` must not be used any more, with
- *   http_reply, http_reply_error or http_stream_end, which the function or a later event calls;
+ *   http_reply, http_reply_error, http_stream_end or _cut, which the function or a later event calls;
  * or watcher->gone: the client has disappeared, or was cut off because it does not read. Nothing else is
  * called for this exchange then. It is never called from inside a call of this header. */
 #ifndef STATOR_SERVER_HTTP_H
@@ -85,6 +85,9 @@ bool http_stream_write(struct http_exchange *x, const void *bytes, size_t n);
 size_t http_stream_pending(const struct http_exchange *x); /* bytes that wait for their reader */
 size_t http_stream_room(const struct http_exchange *x);    /* bytes that http_stream_write takes now */
 void http_stream_end(struct http_exchange *x);
+/* Ends the stream without its last chunk and closes the connection behind what is pending: the client sees
+ * that the answer is not whole. */
+void http_stream_cut(struct http_exchange *x);
 
 /* Callbacks of an exchange that is answered later; each may be NULL. */
 struct http_watcher {

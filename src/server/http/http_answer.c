@@ -438,16 +438,25 @@ bool http_stream_write(struct http_exchange *x, const void *bytes, size_t n) {
     return true;
 }
 
-void http_stream_end(struct http_exchange *x) {
+static void end_stream(struct http_exchange *x, bool whole) {
     struct http_connection *c = x->connection;
     CHECK(x->streams && c->state == HTTP_IN_ANSWER);
-    if (x->chunked && !c->broken && !x->head_only)
+    if (whole && x->chunked && !c->broken && !x->head_only)
         CHECK(put(c, "0\r\n\r\n", 5, false)); /* CHUNK_FRAME keeps room for it */
+    c->closes = c->closes || !whole;
     c->state = HTTP_IN_FLUSH;
     c->since_ns = clock_ns();
     if (pending(c) == 0)
         drop_output(c);
     wake(c);
+}
+
+void http_stream_end(struct http_exchange *x) {
+    end_stream(x, true);
+}
+
+void http_stream_cut(struct http_exchange *x) {
+    end_stream(x, false);
 }
 
 /* --- the rest of an exchange */

@@ -197,13 +197,14 @@ void api_jobs_fail(struct api_job_state *job, int status, const char *param, con
         return;
     account(job, status == 504 ? "timeout" : "error");
     if (job->begun) {
-        /* The status is out already: the stream says it, as far as there is room. */
+        /* The status is out already: the stream says it. Without room for that it must not look whole. */
         job->out.n = 0;
         job->out.failed = false;
         job->voice->error(&job->out, job, status, text);
-        if (!job->out.failed)
-            (void)http_stream_write(job->x, job->out.p, job->out.n);
-        http_stream_end(job->x);
+        if (!job->out.failed && http_stream_write(job->x, job->out.p, job->out.n))
+            http_stream_end(job->x);
+        else
+            http_stream_cut(job->x);
     } else {
         http_reply_error(job->x, status, NULL, param, "%s", text);
     }

@@ -44,7 +44,7 @@ __attribute__((format(printf, 4, 5))) static void fail(struct api_vector_job *jo
         return;
     account(job, status == 504 ? "timeout" : "error");
     if (job->begun)
-        http_stream_end(job->x); /* of broken JSON: nothing can be told any more */
+        http_stream_cut(job->x); /* in the middle of JSON nothing can be told any more */
     else
         http_reply_error(job->x, status, NULL, param, "%s", text);
     leave(job);

@@ -56,6 +56,17 @@ static void seeds(void **state) {
                     total.left > 5);
 }
 
+/* Seeds of `make sim-soak` that have found something. */
+static void found(void **state) {
+    (void)state;
+    static const uint64_t list[] = {2003215};
+    static struct sim_script script;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        script = (struct sim_script){.seed = list[i], .turns = SIM_TURNS};
+        sim_play(&script);
+    }
+}
+
 /* The same seed is the same run. */
 static void replays(void **state) {
     (void)state;
@@ -72,7 +83,8 @@ static void replays(void **state) {
 
 int main(void) {
     int result = 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(seeds), cmocka_unit_test(replays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(seeds), cmocka_unit_test(found),
+                                       cmocka_unit_test(replays)};
     if (sim_shrinks("sim-server", &result))
         return result;
     return cmocka_run_group_tests(tests, NULL, NULL);
