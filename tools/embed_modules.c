@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#define LEVEL 12 /* 7.7 MB of 30; level 19 makes 6.8 and takes four times as long */
+#define LEVEL 16 /* 8.7 MB of 39 in 5 s; level 12 makes 9.7 in 2, level 19 makes 8.6 in 9 */
 
 static void *need(const char *what, void *p) {
     if (p == NULL) {

@@ -3,11 +3,14 @@ Usage: vectors_client.py TEST PORT PID STATOR [ARGUMENT...]; exit 1 and a line t
 import base64
 import json
 import math
+import os
 import struct
 import subprocess
 import sys
 
 from api_client import CONFIG, Server, Wrong, check
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "../models"))
 from script_model import score_of
 
 TEXTS = ["Once upon a time", "there was a frog", "caf\u00e9 \u4e2d \U0001f600", "x"]
