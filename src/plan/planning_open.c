@@ -13,7 +13,7 @@
 #include "plan/planning_draft.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"
-#include "plan/split_choice.h"
+#include "plan/parts/split_choice.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "plan/split_estimate.h"
+#include "plan/parts/split_estimate.h"
 
 #include "arch/arch.h"
 #include "graph/share.h"

@@ -1,7 +1,7 @@
-#include "plan/split_choice.h"
+#include "plan/parts/split_choice.h"
 
 #include "plan/planner.h"
-#include "plan/split_estimate.h"
+#include "plan/parts/split_estimate.h"
 
 #include <stdio.h>
 #include <string.h>
