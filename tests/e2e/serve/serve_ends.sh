@@ -279,7 +279,7 @@ test_stuck() {
     serve --set cpu.tier=scalar --set cpu.threads=1 --set memory.batch=1024 --set devices.deadline=0.1
     unset NOTIFY_SOCKET WATCHDOG_USEC
     ready
-    local stuck ok asked
+    local stuck ok asked n
     long_step stuck
     answered 503 '"status":"stuck","message":"a step is under way for [0-9.]+ s \(devices.deadline is 0.1 s\)","running":1'
     stuck=$(date +%s.%N) ok=0
@@ -293,6 +293,8 @@ test_stuck() {
     timeout 60 cat <&6 >"$tmp/long"
     exec 6>&-
     grep -q '^HTTP/1.1 200' "$tmp/long" || fail "$(cat "$tmp/long")"
+    # On a fast machine all of that takes less than half of WATCHDOG_USEC.
+    for ((n = 0; n < 600; n++)); do ! grep -q 'WATCHDOG=1' "$tmp/told" || break; sleep 0.1; done
     kill -TERM $pid
     ends 0
     wait $reader
