@@ -78,11 +78,11 @@ static void build(struct graph *g, const struct shape *s) {
     parts_end(&p);
 }
 
-const struct arch arch_deepseek2 = {
-    .name = "deepseek2",
-    .models = "GLM-4.7-Flash, DeepSeek V2-Lite to V3.1, R1, Kimi-K2, Moonlight",
-    .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
-    .read = read,
-    .check = check,
-    .build = build,
-    .layer = {.ops = 16, .values = 16, .weights = 20}};
+const struct arch arch_deepseek2 = {.name = "deepseek2",
+                                    .models =
+                                        "GLM-4.7-Flash, DeepSeek V2-Lite to V3.1, R1, Kimi-K2, Moonlight",
+                                    .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
+                                    .read = read,
+                                    .check = check,
+                                    .build = build,
+                                    .layer = {.ops = 16, .values = 16, .weights = 20}};

@@ -58,12 +58,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "what is there."},
     [CONFIG_DEVICES_SPLIT] =
         {TEXT(devices, split), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
-         .help = "How the model is divided. \"auto\": by layers, in proportion to memory and bandwidth; or by "
-                 "tensor, where GPUs are estimated to generate at least a tenth faster so. One number per "
-                 "device of devices.use: \"3,1\" gives the first device three quarters of the layers. Numbers "
-                 "that add up to the number of layers are counts. \"auto\" assumes that a CPU of this "
-                 "machine has an eighth of the speed of the slowest GPU. \"tensor\" gives every device an "
-                 "equal share of each layer instead, and \"tensor:3,1\" shares in these proportions."},
+         .help =
+             "How the model is divided. \"auto\": by layers, in proportion to memory and bandwidth; or by "
+             "tensor, where GPUs are estimated to generate at least a tenth faster so. One number per "
+             "device of devices.use: \"3,1\" gives the first device three quarters of the layers. Numbers "
+             "that add up to the number of layers are counts. \"auto\" assumes that a CPU of this "
+             "machine has an eighth of the speed of the slowest GPU. \"tensor\" gives every device an "
+             "equal share of each layer instead, and \"tensor:3,1\" shares in these proportions."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help = "The devices of a machine as `stator devices --save` writes them: "

@@ -106,9 +106,9 @@ static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t r
     return marker;
 }
 
-/* A text model of the architecture gemma3 with random weights of the type F32: five layers with a window (0: none),
- * one that sees all tokens. Everything; call gguf_writer_finish afterwards. Returns the id of <start_of_image>;
- * <end_of_image> follows. */
+/* A text model of the architecture gemma3 with random weights of the type F32: five layers with a window (0:
+ * none), one that sees all tokens. Everything; call gguf_writer_finish afterwards. Returns the id of
+ * <start_of_image>; <end_of_image> follows. */
 static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t random, uint32_t window) {
     static struct tiny_vocab v; /* large */
     enum { LAYERS = 6, WIDTH = PICTURES_MODEL_WIDTH, FF = 40, HEADS = 3, HEAD = 32 };

@@ -81,7 +81,8 @@ struct device {
     char name[ZE_MAX_DEVICE_NAME];
     uint64_t memory, max_alloc, fail_above, taken, taken_later, taken_at, local_memory;
     uint64_t pci_domain, pci_bus, pci_device, pci_function;
-    uint64_t vendor_id, device_id, slices, subslices, eus, threads, simd, clock_mhz, bus_bits, memory_mhz, bandwidth;
+    uint64_t vendor_id, device_id, slices, subslices, eus, threads, simd, clock_mhz, bus_bits, memory_mhz,
+        bandwidth;
     uint64_t timer_hz, timestamp_bits, max_group, sub_group, copy_engines, dpas, usable_memory;
     uint64_t
         host_rate; /* of copies from and to memory of the host, bytes per second; 0: as fast as they go */

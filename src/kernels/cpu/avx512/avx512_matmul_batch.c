@@ -516,7 +516,8 @@ MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
     DO(IQ4_XS, batch)
 
 /* Each type is compiled as a function of its own. In one function of all types gcc 12 kept the sums of some
- * of them in memory and stored each product there, which cost half of their speed (tests/e2e/gpu/spills.sh). */
+ * of them in memory and stored each product there, which cost half of their speed (tests/e2e/gpu/spills.sh).
+ */
 #define FUNCTION(type, way)                                                                                  \
     static __attribute__((noinline)) void batch_##type(const struct kernels_matmul *m) {                     \
         way(BLOCK_##type, m);                                                                                \
