@@ -28,15 +28,15 @@ static inline uint32_t harness_vocab(const stator *s) {
     return info.vocab;
 }
 
-/* Logits of all positions, [n][vocab], malloced. */
-static inline float *harness_logits(stator *s, const int32_t *ids, size_t n) {
+/* Rows of logits of a request that asks for them, [n][vocab], malloced. n: its tokens, those of its pictures
+ * included. */
+static inline float *harness_rows(stator *s, const stator_request *q, size_t n) {
     uint32_t vocab = harness_vocab(s);
     float *out = malloc(n * vocab * sizeof *out);
     assert_non_null(out);
-    stator_request q = {.size = sizeof q, .kind = STATOR_LOGITS, .tokens = ids, .n_tokens = n};
     uint64_t id = 0;
     stator_error e = {0};
-    if (stator_submit(s, &q, &id, &e) != STATOR_OK)
+    if (stator_submit(s, q, &id, &e) != STATOR_OK)
         fail_msg("submit: %s", e.text);
     size_t rows = 0;
     for (;;) {
@@ -52,10 +52,17 @@ static inline float *harness_logits(stator *s, const int32_t *ids, size_t n) {
         }
         assert_int_equal(ev.kind, STATOR_EVENT_LOGITS);
         assert_int_equal(ev.position, rows);
+        assert_true(rows < n);
         memcpy(out + rows++ * vocab, ev.logits, vocab * sizeof *out);
     }
     assert_int_equal(rows, n);
     return out;
+}
+
+/* Logits of all positions, [n][vocab], malloced. */
+static inline float *harness_logits(stator *s, const int32_t *ids, size_t n) {
+    const stator_request q = {.size = sizeof q, .kind = STATOR_LOGITS, .tokens = ids, .n_tokens = n};
+    return harness_rows(s, &q, n);
 }
 
 struct harness_text {

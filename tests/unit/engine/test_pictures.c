@@ -7,10 +7,10 @@
  * PIXELS: those of tests/data/pictures/tower.png. */
 #include "engine_harness.h"
 #include "pictures_model.h"
+#include "pictures_play.h"
 
 #include "engine/engine.h"
 
-#include <math.h>
 
 enum { SEED = 7, ACROSS = 5, DOWN = 3, PICTURE_TOKENS = (ACROSS + 1) * DOWN };
 
@@ -19,16 +19,6 @@ static char text_path[GGUF_WRITER_PATH], tower_paths[2][GGUF_WRITER_PATH];
 static int32_t marker;
 static char *png, *other;
 static size_t png_bytes, other_bytes;
-
-static char *read_file(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    char *data = malloc(1 << 20);
-    assert_non_null(data);
-    *n = fread(data, 1, 1 << 20, f);
-    fclose(f);
-    return data;
-}
 
 static int make_files(void **state) {
     (void)state;
@@ -43,8 +33,8 @@ static int make_files(void **state) {
         assert_true(gguf_writer_finish(&towers[i]));
         assert_non_null(gguf_writer_memory_path(&towers[i], tower_paths[i]));
     }
-    png = read_file("tests/data/pictures/tower.png", &png_bytes);
-    other = read_file("tests/fuzz/corpus_picture_png/rgb.png", &other_bytes);
+    png = pictures_read("tests/data/pictures/tower.png", &png_bytes);
+    other = pictures_read("tests/fuzz/corpus_picture_png/rgb.png", &other_bytes);
     return 0;
 }
 
@@ -69,34 +59,6 @@ static stator *start(const char *const *more, int tower) {
     return harness_start(text_path, sets);
 }
 
-/* Rows of logits of the request, [tokens][vocab], malloced. */
-static float *logits_of(stator *s, const stator_request *q, size_t tokens) {
-    const uint32_t vocab = harness_vocab(s);
-    float *out = malloc(tokens * vocab * sizeof *out);
-    assert_non_null(out);
-    uint64_t id = 0;
-    size_t rows = 0;
-    stator_error e = {0};
-    if (stator_submit(s, q, &id, &e) != STATOR_OK)
-        fail_msg("submit: %s", e.text);
-    for (;;) {
-        stator_event ev = {.size = sizeof ev};
-        int have = 0;
-        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
-        if (have && ev.kind == STATOR_EVENT_DONE) {
-            if (ev.reason == STATOR_REASON_FAILED)
-                fail_msg("logits: %s", ev.text);
-            break;
-        }
-        if (!have)
-            continue;
-        assert_true(rows < tokens);
-        memcpy(out + rows++ * vocab, ev.logits, vocab * sizeof *out);
-    }
-    assert_int_equal(rows, tokens);
-    return out;
-}
-
 static const int32_t *prompt_of(size_t *n, uint32_t pictures) {
     static int32_t ids[16];
     *n = 0;
@@ -118,29 +80,18 @@ static stator_request request_of(const stator_picture *pictures, size_t n) {
 
 static void test_embeddings(void **state) {
     (void)state;
-    size_t bytes = 0;
-    char *reference = read_file("tests/data/pictures/tower.f32", &bytes);
-    assert_int_equal(bytes, ACROSS * DOWN * PICTURES_MODEL_WIDTH * sizeof(float));
     for (int tower = 0; tower < 2; tower++) {
         stator *s = start(NULL, tower);
         const stator_picture picture = {png, png_bytes};
         stator_request q = request_of(&picture, 1);
-        free(logits_of(s, &q, q.n_tokens - 1 + PICTURE_TOKENS));
+        free(harness_rows(s, &q, q.n_tokens - 1 + PICTURE_TOKENS));
         const struct picture_place *p = &s->pictures.places[0];
         assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
         assert_true(p->size.across == ACROSS && p->size.down == DOWN && p->size.tokens == PICTURE_TOKENS);
-        double worst = 0, largest = 0;
-        for (size_t i = 0; i < bytes / sizeof(float); i++) {
-            float want;
-            memcpy(&want, reference + i * sizeof want, sizeof want);
-            worst = fmax(worst, fabs((double)((const float *)p->memory)[i] - (double)want));
-            largest = fmax(largest, fabs((double)want));
-        }
-        print_message("largest difference %g of values up to %g\n", worst, largest);
-        assert_true(largest > 0.1 && worst < 1e-3);
+        pictures_compare("tower", p->memory, "tests/data/pictures/tower.f32",
+                         (size_t)ACROSS * DOWN * PICTURES_MODEL_WIDTH);
         stator_close(s);
     }
-    free(reference);
 }
 
 /* Two pictures, one of them resized: the same bits by threads, batches, tiers and splits. */
@@ -166,8 +117,8 @@ static void test_bits(void **state) {
         assert_true(size.width == 13 && size.height == 7 && size.seen_width == 18 && size.seen_height == 12);
         assert_int_equal(size.tokens, 8);
         const size_t tokens = q.n_tokens - 2 + PICTURE_TOKENS + size.tokens;
-        float *rows = logits_of(s, &q, tokens);
-        float *again = logits_of(s, &q, tokens);
+        float *rows = harness_rows(s, &q, tokens);
+        float *again = harness_rows(s, &q, tokens);
         floats = tokens * harness_vocab(s);
         stator_vision vision = {.size = sizeof vision};
         assert_int_equal(stator_get_vision(s, &vision, &e), STATOR_OK);
@@ -185,7 +136,7 @@ static void test_bits(void **state) {
     const stator_picture swapped[2] = {pictures[1], pictures[0]};
     stator_request q = request_of(swapped, 2);
     const size_t row = harness_vocab(s);
-    float *rows = logits_of(s, &q, floats / row);
+    float *rows = harness_rows(s, &q, floats / row);
     assert_true(memcmp(rows + floats - row, first + floats - row, row * sizeof *rows) != 0);
     free(rows);
     free(first);
@@ -251,7 +202,7 @@ static void test_loaded(void **state) {
     stator_error e = {0};
     stator_request q = request_of(pictures, 2);
     const size_t tokens = q.n_tokens - 2 + PICTURE_TOKENS + 8;
-    float *first = logits_of(s, &q, tokens);
+    float *first = harness_rows(s, &q, tokens);
     for (int i = 0; i < 2; i++)
         assert_int_equal(stator_load_picture(s, &pictures[i], &loaded[i], &e), STATOR_OK);
     assert_true(loaded[0] != 0 && loaded[0] != loaded[1]);
@@ -259,7 +210,7 @@ static void test_loaded(void **state) {
     assert_int_equal(third, 0);
     q.pictures = NULL;
     q.loaded = loaded;
-    float *rows = logits_of(s, &q, tokens);
+    float *rows = harness_rows(s, &q, tokens);
     assert_memory_equal(rows, first, tokens * harness_vocab(s) * sizeof *rows);
     const uint64_t wrong[3][2] = {
         {loaded[0], 0}, {loaded[0], loaded[1] + ((uint64_t)1 << 32)}, {3, loaded[1]}};
@@ -357,7 +308,7 @@ static uint32_t cached(stator *s, const char *file, size_t bytes, int32_t *answe
 static void test_prefix(void **state) {
     (void)state;
     size_t n = 0;
-    char *second = read_file("tests/data/pictures/tower_2.png", &n); /* as large as the first */
+    char *second = pictures_read("tests/data/pictures/tower_2.png", &n); /* as large as the first */
     static const char *const roomy[] = {"memory.sequences=4", NULL};
     stator *s = start(roomy, 0);
     int32_t answers[4];

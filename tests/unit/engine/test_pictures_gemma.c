@@ -10,10 +10,10 @@
  */
 #include "engine_harness.h"
 #include "pictures_model.h"
+#include "pictures_play.h"
 
 #include "engine/engine.h"
 
-#include <math.h>
 
 enum { SEED = 13, WIDTH = PICTURES_MODEL_WIDTH, WINDOW = 20, ROWS = 16 };
 
@@ -28,16 +28,6 @@ static char text_path[GGUF_WRITER_PATH], tower_paths[2][GGUF_WRITER_PATH];
 static stator_picture pictures[2];
 static int32_t ids[PROMPT];
 
-static char *read_file(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    char *data = malloc(1 << 20);
-    assert_non_null(data);
-    *n = fread(data, 1, 1 << 20, f);
-    fclose(f);
-    return data;
-}
-
 static int make_files(void **state) {
     (void)state;
     text = gguf_writer_new();
@@ -51,7 +41,7 @@ static int make_files(void **state) {
         assert_true(gguf_writer_finish(&towers[i]));
         assert_non_null(gguf_writer_memory_path(&towers[i], tower_paths[i]));
         size_t n = 0;
-        pictures[i].data = read_file(paths[i], &n);
+        pictures[i].data = pictures_read(paths[i], &n);
         pictures[i].length = n;
     }
     for (size_t i = 0; i < PROMPT; i++)
@@ -89,65 +79,22 @@ static stator_request request_of(void) {
                             .n_pictures = 2};
 }
 
-/* Rows of logits of the request, [TOKENS][vocab], malloced. */
-static float *logits_of(stator *s, const stator_request *q) {
-    const uint32_t vocab = harness_vocab(s);
-    float *out = malloc(TOKENS * vocab * sizeof *out);
-    assert_non_null(out);
-    uint64_t id = 0;
-    size_t rows = 0;
-    stator_error e = {0};
-    if (stator_submit(s, q, &id, &e) != STATOR_OK)
-        fail_msg("submit: %s", e.text);
-    for (;;) {
-        stator_event ev = {.size = sizeof ev};
-        int have = 0;
-        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
-        if (have && ev.kind == STATOR_EVENT_DONE) {
-            if (ev.reason == STATOR_REASON_FAILED)
-                fail_msg("logits: %s", ev.text);
-            break;
-        }
-        if (!have)
-            continue;
-        assert_true(rows < TOKENS);
-        memcpy(out + rows++ * vocab, ev.logits, vocab * sizeof *out);
-    }
-    assert_int_equal(rows, TOKENS);
-    return out;
-}
-
-static void compare(const char *what, const float *values, const char *path, size_t floats) {
-    size_t bytes = 0;
-    char *reference = read_file(path, &bytes);
-    assert_int_equal(bytes, floats * sizeof(float));
-    double worst = 0, largest = 0;
-    for (size_t i = 0; i < floats; i++) {
-        float want;
-        memcpy(&want, reference + i * sizeof want, sizeof want);
-        worst = fmax(worst, fabs((double)values[i] - (double)want));
-        largest = fmax(largest, fabs((double)want));
-    }
-    print_message("%s: largest difference %g of values up to %g\n", what, worst, largest);
-    assert_true(largest > 0.1 && worst < 1e-3);
-    free(reference);
-}
-
 static void test_reference(void **state) {
     (void)state;
     for (int tower = 0; tower < 2; tower++) {
         static const char *const exact[] = {"memory.kv_type=f32", NULL};
         stator *s = start(exact, tower);
         const stator_request q = request_of();
-        float *rows = logits_of(s, &q);
+        float *rows = harness_rows(s, &q, TOKENS);
         for (int i = 0; i < 2; i++) {
             const struct picture_place *p = &s->pictures.places[i];
             assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
             assert_true(p->size.across == 4 && p->size.down == 4 && p->size.tokens == ROWS + 1);
         }
-        compare("tower", s->pictures.places[0].memory, "tests/data/pictures/gemma_tower.f32",
-                (size_t)ROWS * WIDTH);
-        compare("logits", rows, "tests/data/pictures/gemma_logits.f32", (size_t)TOKENS * harness_vocab(s));
+        pictures_compare("tower", s->pictures.places[0].memory, "tests/data/pictures/gemma_tower.f32",
+                         (size_t)ROWS * WIDTH);
+        pictures_compare("logits", rows, "tests/data/pictures/gemma_logits.f32",
+                         (size_t)TOKENS * harness_vocab(s));
         free(rows);
         stator_close(s);
     }
@@ -167,7 +114,7 @@ static void test_bits(void **state) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         stator *s = start(ways[i], 1);
         const stator_request q = request_of();
-        float *rows = logits_of(s, &q);
+        float *rows = harness_rows(s, &q, TOKENS);
         if (first != NULL)
             assert_memory_equal(first, rows, (size_t)TOKENS * harness_vocab(s) * sizeof *rows);
         free(first);
@@ -302,7 +249,7 @@ static void test_readers(void **state) {
     stator *s = start(tight, 0);
     const uint32_t vocab = harness_vocab(s);
     const stator_request q = request_of();
-    float *first = logits_of(s, &q);
+    float *first = harness_rows(s, &q, TOKENS);
     uint64_t id[2];
     size_t rows[2] = {0};
     int done = 0;
