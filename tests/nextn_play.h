@@ -1,4 +1,4 @@
-/* Answers of small models with a block of nextn, whose guesses must be those of tests/data/peer_guesses.txt,
+/* Answers of small models with an MTP head, whose guesses must be those of tests/data/peer_guesses.txt,
  * which tools/reference_logits.py computed in float64. */
 #ifndef STATOR_TESTS_NEXTN_PLAY_H
 #define STATOR_TESTS_NEXTN_PLAY_H

@@ -71,9 +71,9 @@ bool barrier_event_wait(struct barrier_event *v, uint32_t old, uint32_t spin, ui
         bool forever = timeout_ns == UINT64_MAX;
         if (!forever)
             CHECK(ck_ec_deadline(&deadline, &futex_mode, &timeout) == 0);
-        /* ck_ec32_wait says 0 without a change if a signaller that was held up clears the flag of waiters
-         * only now, for a value that is past (ck 0.7.1, src/ck_ec.c: it compares with the flag). Who goes on
-         * then is one meeting ahead. So the value decides. */
+        /* ck_ec32_wait may return 0 although the value is the old one: it compares the whole word, and a
+         * signaller that was held up clears the flag of waiters only now (ck 0.7.1, src/ck_ec.c). A thread
+         * that went on then would be one barrier ahead of the others. So the value decides. */
         bool waits;
         do {
             waits = ck_ec32_wait(&v->count, &futex_mode, old, forever ? NULL : &deadline) == 0;

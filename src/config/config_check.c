@@ -164,7 +164,7 @@ static stator_status check_tensor(struct check *p) {
                        "is \"tensor\": that needs two devices or more by name: set devices.use");
     if (c->speculation.mode == CONFIG_SPECULATION_MTP)
         return problem(p, CONFIG_SPECULATION_MODE,
-                       "is \"mtp\", but devices.split = \"tensor\" does not divide the block of nextn yet; "
+                       "is \"mtp\", but devices.split = \"tensor\" does not divide the MTP head yet; "
                        "take \"ngram\", \"draft\" or \"off\"");
     return STATOR_OK;
 }

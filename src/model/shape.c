@@ -772,7 +772,7 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
     if (s->n_nextn == 0)
         return error_set(
             e, STATOR_USAGE,
-            "speculation.mode is \"mtp\", but model '%s' has no block of nextn that guesses (key "
+            "speculation.mode is \"mtp\", but model '%s' has no MTP head (key "
             "'%s.nextn_predict_layers' is missing or 0, or the file has no nextn tensors): take \"ngram\" or "
             "\"off\"",
             model, s->arch_name);
@@ -780,8 +780,8 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
         return error_set(e, STATOR_USAGE,
                          "speculation.mode is \"mtp\", but %s of model '%s' (key "
                          "'%s.nextn_predict_layers' is %" PRIu32 "): take \"ngram\" or \"off\"",
-                         s->nextn_tensors == 0 ? "the file leaves out the block of nextn"
-                                               : "this build does not compute the block of nextn",
+                         s->nextn_tensors == 0 ? "the file leaves out the MTP head"
+                                               : "this build does not compute the MTP head",
                          model, s->arch_name, s->n_nextn);
     stator_status st = STATOR_OK;
     for (size_t i = 0; i < tensors->n_layer && st == STATOR_OK; i++) {

@@ -93,7 +93,7 @@ stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_err
     if (b.real > 0 && b.filled > 0)
         return gguf_error(g, e,
                           "key '%s.nextn_predict_layers' is %" PRIu32 ", so layer %" PRIu32
-                          " is a block of nextn, but it has tensors and none named blk.%" PRIu32 ".nextn.*",
+                          " is an MTP head, but it has tensors and none named blk.%" PRIu32 ".nextn.*",
                           s->arch_name, s->n_nextn, b.first_real, b.first_real);
     if (b.real > 0)
         s->n_nextn = 0;

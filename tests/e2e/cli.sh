@@ -162,7 +162,7 @@ out += b"\0" * (-len(out) % 32) + b"\0" * 256
 open(sys.argv[1], "wb").write(out)
 PY
     expect 4 "$stator" inspect "$tmp/nextn.gguf"
-    printed '^only for speculation\.mode "mtp": 1 block of nextn, 1 tensor, 256 B$'
+    printed '^only for speculation\.mode "mtp": 1 MTP head, 1 tensor, 256 B$'
     expect 4 "$stator" inspect "$tmp/nextn.gguf" --json
     printed '"nextn"'
 }

@@ -30,7 +30,7 @@ enum {
     PEER_ROPE_FREQS = 4096,
     PEER_NO_PRE_NORMS = 8192,
     PEER_WIDE_NORMS = 16384,    /* of all heads of q together, of all of k */
-    PEER_NEXTN = 32768,         /* a block of nextn behind the layers */
+    PEER_NEXTN = 32768,         /* an MTP head behind the layers */
     PEER_ONE_FACTORS = 65536,   /* beta and alpha are one tensor */
     PEER_ONE_IN = 131072,       /* q, k, v and gates of delta-net layers, too */
     PEER_SCALES = 262144,       /* three in four matrices have a tensor "scale" beside them */
@@ -567,7 +567,7 @@ static inline int peer_is_wide(const struct peer_model *m, uint32_t layer) {
 }
 
 static inline int peer_shares(const struct peer_model *m, uint32_t layer) {
-    return layer < m->layers && layer + m->shared_kv >= m->layers; /* a block of nextn has its own */
+    return layer < m->layers && layer + m->shared_kv >= m->layers; /* an MTP head has its own */
 }
 
 static inline uint32_t peer_ff(const struct peer_model *m, uint32_t layer) {

@@ -250,7 +250,8 @@ static struct picture_place *hold_free(struct stator *s) {
 static stator_status fill_one(struct stator *s, const stator_picture *p, size_t which,
                               const uint8_t hash[SHA256_BYTES], struct picture_place **out, stator_error *e) {
     pthread_mutex_lock(&s->pictures.lock);
-    struct picture_place *known = hold_known(s, hash); /* whoever decoded before had the same */
+    struct picture_place *known =
+        hold_known(s, hash); /* the picture that was decoded before may have been this one */
     struct picture_place *place = known != NULL ? known : hold_free(s);
     pthread_mutex_unlock(&s->pictures.lock);
     if (place == NULL)

@@ -135,11 +135,11 @@ test_plan() {
     printed 'logits_rows = 8;'
 }
 
-# The block of nextn through the binary: text, report, plan, what is refused, and what it costs.
+# The MTP head through the binary: text, report, plan, what is refused, and what it costs.
 test_mtp() {
     local model=$tmp/qwen35-nextn.gguf mtp="--set speculation.mode=mtp"
     "${BUILD:-$(dirname "$stator")}/tests/test_peer_models" --write "$tmp" >"$tmp/names" || fail "no models"
-    grep -qx qwen35-nextn "$tmp/names" || fail "no model with a block of nextn"
+    grep -qx qwen35-nextn "$tmp/names" || fail "no model with an MTP head"
     local text=(--tokens "5 9 7 5 9 7 5 9 7 5 9" -n 40 --json)
     for options in "--temp 0" "--temp 0.8 --seed 4"; do
         expect 0 "$stator" run "$model" $options "${text[@]}"
@@ -158,7 +158,7 @@ test_mtp() {
     expect 0 "$stator" plan "$model" $mtp --diff "$tmp/old.json"
     printed 'nextn'
     expect 2 "$stator" run $cfg $mtp -p x
-    said "speculation\.mode is \"mtp\", but model 'stator demo' has no block of nextn .*key 'llama\.nextn_predict_layers' is missing"
+    said "speculation\.mode is \"mtp\", but model 'stator demo' has no MTP head .*key 'llama\.nextn_predict_layers' is missing"
     expect 0 "$stator" bench "$model" -p 0 -n 20 -r 1 --speculate 3 --accept 0.5 $mtp -o json
 }
 

@@ -122,7 +122,7 @@ static void same_bits(void **state) {
     }
 }
 
-/* Guesses of a block of nextn that has experts itself, kept and refused. */
+/* Guesses of an MTP head that has experts itself, kept and refused. */
 static void guess(void) {
     const char *const sets[] = {use, "memory.driver_reserve=1MiB", "memory.experts=host", NULL};
     nextn_play(path, shape, &guesses[0], 0.6f, sets);

@@ -1,4 +1,4 @@
-/* The block of nextn on the GPU kernels, run by the software driver: guesses are those of float64, on one GPU
+/* The MTP head on the GPU kernels, run by the software driver: guesses are those of float64, on one GPU
  * and two; and conversations with guesses and copies of states say what the CPU says without. */
 #include "hybrid_model.h"
 #include "nextn_play.h"

@@ -214,7 +214,7 @@ static stator_status read_nextn(struct hybrid_model m, uint32_t key, stator_erro
     return st;
 }
 
-/* The last layer is a block of nextn only if it has nextn tensors, or no tensors at all. */
+/* The last layer is an MTP head only if it has nextn tensors, or no tensors at all. */
 static void nextn_counts(void **state) {
     (void)state;
     struct hybrid_model m = hybrid_model_usual();

@@ -1,4 +1,4 @@
-/* Guesses of a model's block of nextn: each is the one that tools/reference_logits.py computed in float64
+/* Guesses of a model's MTP head: each is the one that tools/reference_logits.py computed in float64
  * (tests/data/peer_guesses.txt), on one device and two, whatever the prompt's chunks, also behind guesses
  * that were kept; and what is refused. */
 #include "hybrid_model.h"
@@ -41,7 +41,7 @@ static void refused(const char *model, const char *const *sets, stator_status co
 static void refusals(void **state) {
     (void)state;
     static const char *const mtp[] = {"speculation.mode=mtp", NULL};
-    static const char *const none[] = {"speculation.mode", "mtp", "no block of nextn", "nextn_predict_layers",
+    static const char *const none[] = {"speculation.mode", "mtp", "no MTP head", "nextn_predict_layers",
                                        NULL};
     static const char *const missing[] = {"tensor 'blk.4.nextn.eh_proj.weight' is missing", NULL};
     struct hybrid_model m = hybrid_model_usual();

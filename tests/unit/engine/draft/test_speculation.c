@@ -332,7 +332,7 @@ static void with_convolutions(void **state) {
     }
 }
 
-/* A hybrid with a block of nextn, both of which mostly say the last token again. */
+/* A hybrid with an MTP head, both of which mostly say the last token again. */
 static const char *make_echo(struct gguf_writer *w, char path[GGUF_WRITER_PATH]) {
     struct hybrid_model m = hybrid_model_usual();
     *w = gguf_writer_new();
