@@ -366,6 +366,7 @@ struct stator {
         struct kv_jobs jobs;
         struct kvstore_key root;
         struct kvstore_key *keys;      /* [pool.n_blocks]: of the kept ones; NULL: without cache.kv_dir */
+        struct kvstore_key *pictures;  /* [pool.n_blocks]: of kept ones with pictures, pictures_words' hash */
         _Atomic uint64_t hits, tokens; /* requests that went on from files, and what those had */
         uint32_t skipped;              /* times that reading was too slow to be worth it */
         _Atomic uint64_t wait_ns;      /* of all requests */

@@ -21,6 +21,8 @@ void kv_disk_lay_out(struct stator *s, struct carve *c) {
         return;
     kv_jobs_lay_out(&s->kv_disk.jobs, c, n, p->files);
     struct kvstore_key *named = carve_take(c, s->pool.n_blocks, sizeof *named);
+    const bool pictures = s->planning.pictures.n > 0;
+    s->kv_disk.pictures = carve_take(c, pictures ? s->pool.n_blocks : 0, sizeof *s->kv_disk.pictures);
     struct kvstore_key *wanted = carve_take(c, s->pool.n_blocks, sizeof *wanted);
     if (c->base == NULL)
         return;
@@ -103,6 +105,19 @@ static struct kvstore_key key_before(const struct stator *s, uint32_t block) {
     return block != KV_POOL_NONE ? s->kv_disk.keys[block] : s->kv_disk.root;
 }
 
+/* What a kept block of the pool was named by (pictures_words). */
+static uint32_t pool_words(const struct stator *s, uint32_t block, uint32_t out[KV_JOBS_WORDS]) {
+    uint32_t n = KV_LAYOUT_BLOCK;
+    for (uint32_t i = 0; i < KV_LAYOUT_BLOCK; i++) {
+        const int32_t token = s->pool.blocks[block].tokens[i];
+        out[i] = token < 0 ? PICTURES_WORD : (uint32_t)token;
+        n = token < 0 ? KV_JOBS_WORDS : n;
+    }
+    if (n == KV_JOBS_WORDS)
+        memcpy(out + KV_LAYOUT_BLOCK, s->kv_disk.pictures[block].sha256, SHA256_BYTES);
+    return n;
+}
+
 /* A job for a kept block of the pool. */
 static void aim_at(const struct stator *s, struct kv_job *job, enum kv_job_kind kind, char what,
                    uint32_t block) {
@@ -110,16 +125,18 @@ static void aim_at(const struct stator *s, struct kv_job *job, enum kv_job_kind 
     job->what = what;
     job->owner = NULL;
     job->before = key_before(s, kv_pool_before(&s->pool, block));
-    memcpy(job->tokens, s->pool.blocks[block].tokens, sizeof job->tokens);
+    job->n_words = pool_words(s, block, job->words);
 }
 
 void kv_disk_name(struct stator *s, const struct engine_sequence *q, uint32_t k) {
-    uint32_t tokens[KV_LAYOUT_BLOCK];
+    uint32_t words[KV_JOBS_WORDS];
     if (!is_on(s))
         return;
+    const uint32_t n = pictures_words(s, q->request, k, words);
+    if (n == KV_JOBS_WORDS)
+        memcpy(s->kv_disk.pictures[q->blocks[k]].sha256, words + KV_LAYOUT_BLOCK, SHA256_BYTES);
     const struct kvstore_key before = key_before(s, k > 0 ? q->blocks[k - 1] : KV_POOL_NONE);
-    memcpy(tokens, q->request->tokens + (size_t)k * KV_LAYOUT_BLOCK, sizeof tokens);
-    const struct kvstore_block b = {.before = &before, .tokens = tokens, .n_tokens = KV_LAYOUT_BLOCK};
+    const struct kvstore_block b = {.before = &before, .tokens = words, .n_tokens = n};
     kvstore_key(&b, &s->kv_disk.keys[q->blocks[k]]);
 }
 
@@ -201,9 +218,16 @@ void kv_disk_before_replace(struct stator *s, uint32_t slot) {
         save_checkpoint(s, slot, s->first_step, false);
 }
 
+/* kv_job.words_of; the sequence holds its pictures until the job has ended. */
+static uint32_t find_words(const void *context, const void *owner, uint32_t block,
+                           uint32_t out[KV_JOBS_WORDS]) {
+    const struct engine_sequence *q = owner;
+    return pictures_words(context, q->request, block, out);
+}
+
 void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
-    const int32_t *tokens = q->request->tokens;
+    int32_t buffer[KV_LAYOUT_BLOCK];
     if (!is_on(s) || !q->shares || q->n_kept >= sequences_last_shared(q->request)) {
         kv_slots_ready(s, q);
         return;
@@ -215,13 +239,15 @@ void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
                            .kind = KV_JOB_FIND,
                            .owner = q,
                            .before = key_before(s, at),
-                           .text = tokens,
+                           .text = q->request->tokens,
+                           .words_of = q->request->n_pictures > 0 ? find_words : NULL,
+                           .context = s,
                            .first = known,
                            .last = sequences_last_shared(q->request),
                            .checkpoints = s->n_checkpoints > 0,
                            .keys = r->keys};
     while (known < job->last &&
-           (at = kv_pool_find(&s->pool, at, tokens + (size_t)known * KV_LAYOUT_BLOCK)) != KV_POOL_NONE)
+           (at = kv_pool_find(&s->pool, at, pictures_block(s, q->request, known, buffer))) != KV_POOL_NONE)
         known++;
     job->known = known;
     if (job->first > 0)
@@ -282,7 +308,7 @@ static void ask_for_blocks(struct stator *s, struct engine_sequence *q) {
         job->first = k;
         job->bytes = s->planning.kv_disk.block_bytes;
         job->before = k > 0 ? r->keys[k - 1] : s->kv_disk.root;
-        memcpy(job->tokens, q->request->tokens + (size_t)k * KV_LAYOUT_BLOCK, sizeof job->tokens);
+        job->n_words = pictures_words(s, q->request, k, job->words);
         r->jobs++;
         kv_jobs_push(&s->kv_disk.jobs, job);
     }

@@ -40,18 +40,23 @@ void kv_jobs_give_buffers(struct kv_jobs *j, uint8_t *memory, const uint64_t byt
         }
 }
 
-static struct kvstore_block block_of(const struct kv_job *job, char what, const uint32_t *tokens) {
-    return (struct kvstore_block){
-        .kind = what, .before = &job->before, .tokens = tokens, .n_tokens = KV_LAYOUT_BLOCK};
+static struct kvstore_block block_of(const struct kv_job *job, char what, const uint32_t *words, uint32_t n) {
+    return (struct kvstore_block){.kind = what, .before = &job->before, .tokens = words, .n_tokens = n};
+}
+
+static uint32_t words_of(const struct kv_job *job, uint32_t k, uint32_t out[KV_JOBS_WORDS]) {
+    if (job->words_of != NULL)
+        return job->words_of(job->context, job->owner, k, out);
+    memcpy(out, job->text + (size_t)k * KV_LAYOUT_BLOCK, KV_LAYOUT_BLOCK * sizeof *out);
+    return KV_LAYOUT_BLOCK;
 }
 
 /* Follows the text while its blocks are there. */
 static void find(const struct kv_jobs *j, struct kv_job *job) {
     job->found = job->first;
     for (uint32_t k = job->first; k < job->last; k++) {
-        uint32_t tokens[KV_LAYOUT_BLOCK];
-        memcpy(tokens, job->text + (size_t)k * KV_LAYOUT_BLOCK, sizeof tokens);
-        const struct kvstore_block b = block_of(job, KV_JOBS_BLOCK, tokens);
+        uint32_t words[KV_JOBS_WORDS];
+        const struct kvstore_block b = block_of(job, KV_JOBS_BLOCK, words, words_of(job, k, words));
         kvstore_key(&b, &job->keys[k]);
         if (k >= job->known && !kvstore_has(&j->store, &job->keys[k], KV_JOBS_BLOCK))
             return;
@@ -77,7 +82,7 @@ static void save(struct kv_jobs *j, struct kv_job *job) {
 }
 
 static void read_or_write(struct kv_jobs *j, struct kv_job *job) {
-    const struct kvstore_block b = block_of(job, job->what, job->tokens);
+    const struct kvstore_block b = block_of(job, job->what, job->words, job->n_words);
     const uint64_t began = clock_ns(), written = j->store.n_writes;
     if (job->kind == KV_JOB_READ) {
         job->good = kvstore_read(&j->store, &b, job->data, job->bytes);

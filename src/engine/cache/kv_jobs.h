@@ -26,6 +26,9 @@
 #define KV_JOBS_BLOCK      'k' /* a file with 32 tokens of the PAGED caches */
 #define KV_JOBS_CHECKPOINT 'c' /* a file with the other caches at the end of these tokens */
 
+/* What a block is found by: its tokens, and if pictures are among them, a hash of those. */
+#define KV_JOBS_WORDS (KV_LAYOUT_BLOCK + SHA256_BYTES / sizeof(uint32_t))
+
 enum kv_job_kind { KV_JOB_FIND, KV_JOB_READ, KV_JOB_WRITE, KV_JOB_SAVE };
 enum kv_job_class { KV_JOBS_BLOCKS, KV_JOBS_CHECKPOINTS, KV_JOBS_FINDS, KV_JOBS_CLASSES };
 
@@ -36,13 +39,16 @@ struct kv_job {
     struct kvstore_key before; /* key of the block before */
     /* READ, WRITE: of one block. */
     char what;
-    uint32_t tokens[KV_LAYOUT_BLOCK];
+    uint32_t words[KV_JOBS_WORDS], n_words;
     uint8_t *data;
     uint64_t bytes;
     bool good; /* READ: the file was there */
     /* FIND: which blocks of a text have files, from block `first` on. Blocks below `known` need no file.
-     * keys[i] becomes the key of block i. */
+     * keys[i] becomes the key of block i. Of a text with pictures words_of writes what block `block` is found
+     * by, and returns how many words; else it is NULL. */
     const int32_t *text;
+    uint32_t (*words_of)(const void *context, const void *owner, uint32_t block, uint32_t out[KV_JOBS_WORDS]);
+    const void *context;
     uint32_t first, known, last; /* READ: `first` is the caller's */
     bool checkpoints;            /* only blocks up to a checkpoint count */
     struct kvstore_key *keys;

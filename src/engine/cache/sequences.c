@@ -345,10 +345,9 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->began_ns = q->prompt_done_ns = 0;
     speculation_begin(s, q);
     checkpoints_begin(q);
-    /* Who reads the rows of all tokens computes all tokens. Files of blocks are found by tokens, which say
-     * nothing of pictures. */
+    /* Who reads the rows of all tokens computes all tokens. */
     q->shares = s->reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r) &&
-                !pooling_is_whole(s) && (r->n_pictures == 0 || s->planning.kv_disk.bytes == 0);
+                !pooling_is_whole(s);
     uint64_t now = clock_ns();
     uint32_t before = atomic_load(&s->shown.free_blocks);
     uint32_t left = free_blocks(s);

@@ -1,6 +1,7 @@
 #include "engine/run/pictures.h"
 
 #include "base/clock.h"
+#include "engine/cache/kv_disk.h"
 #include "engine/engine.h"
 #include "engine/arguments.h"
 #include "engine/run/picture_patches.h"
@@ -381,6 +382,12 @@ static stator_status encode(struct stator *s, struct picture_place *p, stator_er
     return STATOR_OK;
 }
 
+/* Whether a sequence has nothing of a picture left to compute, or waits for files that may bring it. */
+static bool is_behind(const struct stator *s, const struct engine_sequence *q,
+                      const struct request_picture *p) {
+    return kv_disk_waits(q) || q->done >= p->first + s->pictures.places[p->place].size.tokens;
+}
+
 stator_status pictures_ready(struct stator *s, stator_error *e) {
     if (tower_of(s) == NULL)
         return STATOR_OK;
@@ -389,7 +396,8 @@ stator_status pictures_ready(struct stator *s, stator_error *e) {
         for (uint32_t k = 0; r != NULL && k < r->n_pictures; k++) {
             struct picture_place *p = &s->pictures.places[r->pictures[k].place];
             CHECK(p->holders > 0);
-            if (atomic_load(&p->encoded) || step_fill_cancelled(r))
+            if (atomic_load(&p->encoded) || step_fill_cancelled(r) ||
+                is_behind(s, &s->sequences[i], &r->pictures[k]))
                 continue;
             stator_status st = encode(s, p, e);
             if (st != STATOR_OK)
@@ -415,6 +423,34 @@ const int32_t *pictures_block(const struct stator *s, const struct engine_reques
             out[i - from] = -p->serial;
     }
     return out;
+}
+
+uint32_t pictures_words(const struct stator *s, const struct engine_request *r, uint32_t block,
+                        uint32_t out[KV_JOBS_WORDS]) {
+    const uint32_t from = block * KV_LAYOUT_BLOCK;
+    struct sha256 h;
+    uint32_t n = KV_LAYOUT_BLOCK;
+    memcpy(out, r->tokens + from, KV_LAYOUT_BLOCK * sizeof *out);
+    for (uint32_t k = 0; k < r->n_pictures; k++) {
+        const struct request_picture *at = &r->pictures[k];
+        const struct picture_place *p = &s->pictures.places[at->place];
+        const uint32_t begin = ARITH_MAX(at->first, from);
+        const uint32_t end = ARITH_MIN(at->first + p->size.tokens, from + KV_LAYOUT_BLOCK);
+        if (begin >= end)
+            continue;
+        if (n == KV_LAYOUT_BLOCK) {
+            sha256_init(&h);
+            sha256_bytes(&h, s->pictures.tower, SHA256_BYTES);
+        }
+        n = KV_JOBS_WORDS;
+        sha256_u64(&h, (uint64_t)at->first - from); /* wraps around before the block */
+        sha256_bytes(&h, p->hash, SHA256_BYTES);
+        for (uint32_t i = begin; i < end; i++)
+            out[i - from] = PICTURES_WORD;
+    }
+    if (n == KV_JOBS_WORDS)
+        sha256_final(&h, (uint8_t *)(out + KV_LAYOUT_BLOCK));
+    return n;
 }
 
 uint32_t pictures_together(const struct stator *s, const struct engine_request *r, uint32_t token,

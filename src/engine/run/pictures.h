@@ -13,6 +13,7 @@
 #define STATOR_ENGINE_RUN_PICTURES_H
 
 #include "base/carve.h"
+#include "engine/cache/kv_jobs.h"
 #include "kvstore/sha256.h"
 #include "kernels/shared/kv_layout.h"
 #include "model/tower.h"
@@ -21,6 +22,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+
+#define PICTURES_WORD UINT32_MAX /* of a token of a picture, in pictures_words */
 
 struct stator;
 struct engine_request;
@@ -54,8 +57,9 @@ struct engine_pictures {
     uint64_t uses;
     int32_t serials; /* given out */
     int32_t marker;  /* token of the text model in place of a picture, and of each row of the tower's */
-    int32_t end_of_row, end; /* pixtral's tokens behind them */
-    const char *text;        /* stator_vision.text */
+    int32_t end_of_row, end;     /* pixtral's tokens behind them */
+    uint8_t tower[SHA256_BYTES]; /* of the tower and what decides a picture's size, for files of blocks */
+    const char *text;            /* stator_vision.text */
     const char *marker_name;
     _Atomic uint64_t encoded, encode_ns; /* pictures, and what the tower took for them */
 };
@@ -87,6 +91,11 @@ stator_status pictures_ready(struct stator *s, stator_error *e);
  * to r's own tokens or into `out`. */
 const int32_t *pictures_block(const struct stator *s, const struct engine_request *r, uint32_t block,
                               int32_t out[KV_LAYOUT_BLOCK]);
+/* The same over restarts, for the files of cache.kv_dir: the block's tokens, where PICTURES_WORD stands for
+ * each of a picture's, and then a hash of the tower, the pictures' files and where they begin. Returns how
+ * many words. Any thread, while the request holds its pictures. */
+uint32_t pictures_words(const struct stator *s, const struct engine_request *r, uint32_t block,
+                        uint32_t out[KV_JOBS_WORDS]);
 /* Pictures whose tokens see each other go into a step whole: how many tokens from `token` on come up to the
  * next such picture, or (*whole) are the rest of one. UINT32_MAX: there is none. What of a picture was
  * computed before needs no second time, as K and V of all of it are there. */

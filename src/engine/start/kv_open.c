@@ -49,6 +49,20 @@ static void add_caches(const struct stator *s, struct sha256 *h) {
     sha256_bytes(h, s->rope_frequency, graph_angles_stride(g) / 2 * sizeof *s->rope_frequency);
 }
 
+/* What decides the rows of a picture's file. */
+static stator_status add_tower(struct stator *s, stator_error *e) {
+    struct sha256 h;
+    if (s->planning.pictures.n == 0)
+        return STATOR_OK;
+    sha256_init(&h);
+    sha256_text(&h, "stator " STATOR_VERSION);
+    sha256_u64(&h, NUMERICS);
+    sha256_u64(&h, s->planning.config.vision.max_pixels);
+    stator_status st = add_model(s->planning.draft.gguf, &h, e);
+    sha256_final(&h, s->pictures.tower);
+    return st;
+}
+
 stator_status kv_open(struct stator *s, stator_error *e) {
     const struct config *c = &s->planning.config;
     struct sha256 h;
@@ -59,6 +73,8 @@ stator_status kv_open(struct stator *s, stator_error *e) {
     sha256_u64(&h, NUMERICS);
     add_caches(s, &h);
     stator_status st = add_model(s->planning.gguf, &h, e);
+    if (st == STATOR_OK)
+        st = add_tower(s, e);
     if (st != STATOR_OK)
         return st;
     sha256_final(&h, s->kv_disk.root.sha256);
