@@ -5,7 +5,10 @@
  * A step is compared with the text that its sequence has by the naive model, so a wrong, stale or foreign
  * block is noticed in the step that reads it, and a block that was not cleared in the step that begins to
  * write it. Blocks hold garbage at first. Watched too: a descriptor does not change while its step is under
- * way, and the order of submissions. */
+ * way, and the order of submissions.
+ *
+ * "sim:3" has the draft model of a run. Its texts are those of the requests, and then its own draft tokens.
+ */
 #ifndef STATOR_TESTS_SIM_DEVICE_H
 #define STATOR_TESTS_SIM_DEVICE_H
 
@@ -16,6 +19,7 @@
 #include "device/device.h"
 
 enum { SIM_TOKENS = KV_LAYOUT_BLOCK, SIM_BATCH = 512, SIM_SEQUENCES = 8, SIM_SLICES = 16 };
+enum { SIM_DRAFTS_ON = SIM_DEVICES }; /* the index of the draft model's device */
 
 /* The device refuses a step, is lost, or hangs; or one row of logits is not finite. */
 enum sim_fault { SIM_NONE, SIM_SUBMIT, SIM_LOST, SIM_HANG, SIM_DAMAGED };
@@ -36,6 +40,7 @@ struct sim_device {
     uint8_t *pinned;
     struct sim_device *next;
     uint32_t index;
+    const struct sim_shape *shape; /* of its model */
     uint32_t stage; /* whose values it has: in a tensor split all devices have those of the first, which is
                        alone */
     uint64_t bytes; /* of slices */
@@ -51,6 +56,8 @@ struct sim_device {
     int32_t token[2][SIM_BATCH];
     /* MTP head: what KEEP has of each sequence's last chunk, its last known token's first. */
     uint64_t hidden[SIM_SEQUENCES][CONFIG_MOST_GUESSES + 1];
+    /* Draft model: the token that it said last for each position of each sequence. */
+    int32_t drafted[SIM_SEQUENCES][SIM_CONTEXT + 2];
     struct device_counters counters;
 };
 
@@ -60,8 +67,8 @@ static struct {
     uint64_t now_ns;
     uint64_t longest_ns; /* of a step */
     struct stator *s;
-    struct sim_shape shape;
-    struct sim_device *devices[SIM_DEVICES];
+    struct sim_shape shape, draft; /* of the model, and of the draft model if there is one */
+    struct sim_device *devices[SIM_DEVICES + 1];
     /* The text that a request has by the naive model; NULL: there is no such request. */
     const struct sim_text *(*text_of)(uint64_t id);
     enum sim_fault fault;
@@ -124,7 +131,7 @@ static void sim_fill(struct sim_device *f, const struct step_header *h) {
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct step_fill *fill =
             (const struct step_fill *)(const void *)((const uint8_t *)h + h->cache[c].at_fill);
-        for (uint32_t i = 0; i < h->cache[c].n_fill && sim.shape.cache[c].on[f->stage]; i++) {
+        for (uint32_t i = 0; i < h->cache[c].n_fill && f->shape->cache[c].on[f->stage]; i++) {
             for (uint32_t k = 0; k < h->cache[c].n_fill; k++)
                 if (fill[k].from == fill[i].block || (k != i && fill[k].block == fill[i].block))
                     sim_fail("device %u, cache %u: block %u is set twice, or set and copied", f->index, c,
@@ -167,7 +174,7 @@ static struct sim_cell *sim_cell(const struct sim_look *l, uint32_t p) {
 static bool sim_is_clean(const struct sim_look *l, const struct sim_text *t, uint64_t id, uint32_t p) {
     const struct sim_cell *cell = sim_cell(l, p);
     const uint32_t round =
-        sim.shape.cache[l->cache].kind == GRAPH_RING ? l->stride * SIM_TOKENS : SIM_CONTEXT + 1;
+        l->f->shape->cache[l->cache].kind == GRAPH_RING ? l->stride * SIM_TOKENS : SIM_CONTEXT + 1;
     if (cell->row == 0 || (cell->guessed && cell->id == id))
         return true;
     for (uint32_t q = p % round; q <= p && q < t->n_known; q += round)
@@ -181,16 +188,16 @@ static void sim_begin_chunk(const struct sim_device *f, const struct step_header
                             const struct step_chunk *k, const struct sim_text *t, uint64_t id) {
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct sim_look l = sim_look(f, h, c, k->slot);
-        if (!sim.shape.cache[c].on[f->stage])
+        if (!f->shape->cache[c].on[f->stage])
             continue;
-        if (sim.shape.cache[c].kind == GRAPH_STATE) {
+        if (f->shape->cache[c].kind == GRAPH_STATE) {
             if (k->position == 0 && sim_cell(&l, 0)->row != 0)
                 sim_fail("device %u: a new sequence's state, block %u, was not cleared", f->index,
                          l.table[0]);
             continue;
         }
         const uint32_t end = (k->position + k->n + SIM_TOKENS - 1) / SIM_TOKENS * SIM_TOKENS;
-        for (uint32_t p = k->position; p < end; p++)
+        for (uint32_t p = k->position; p < end && f->index != SIM_DRAFTS_ON; p++)
             if (!sim_is_clean(&l, t, id, p))
                 sim_fail(
                     "device %u, cache %u: position %u of request %llu: block %u was not cleared, or is kept",
@@ -203,10 +210,11 @@ static void sim_begin_chunk(const struct sim_device *f, const struct step_header
 /* What position p reads. state: of a STATE cache, with the chunk's drafts so far, which its block never has.
  */
 static uint64_t sim_look_at(const struct sim_look *l, uint32_t p, uint64_t state) {
-    if (sim.shape.cache[l->cache].kind == GRAPH_STATE)
+    if (l->f->shape->cache[l->cache].kind == GRAPH_STATE)
         return state;
-    const uint32_t window =
-        sim.shape.cache[l->cache].kind == GRAPH_RING ? sim.shape.cache[l->cache].window : SIM_CONTEXT + 1;
+    const uint32_t window = l->f->shape->cache[l->cache].kind == GRAPH_RING
+                                ? l->f->shape->cache[l->cache].window
+                                : SIM_CONTEXT + 1;
     uint64_t sum = 0;
     for (uint32_t q = p + 1 > window ? p + 1 - window : 0; q < p; q++)
         sum += sim_read(sim_cell(l, q)->row, q);
@@ -218,10 +226,10 @@ static void sim_blame(const struct sim_device *f, const struct step_header *h, c
                       const struct sim_text *t, uint64_t id, uint32_t p) {
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct sim_look l = sim_look(f, h, c, k->slot);
-        const bool ring = sim.shape.cache[c].kind == GRAPH_RING;
-        if (!sim.shape.cache[c].on[f->stage] || sim.shape.cache[c].kind == GRAPH_STATE)
+        const bool ring = f->shape->cache[c].kind == GRAPH_RING;
+        if (!f->shape->cache[c].on[f->stage] || f->shape->cache[c].kind == GRAPH_STATE)
             continue;
-        for (uint32_t q = ring && p + 1 > sim.shape.cache[c].window ? p + 1 - sim.shape.cache[c].window : 0;
+        for (uint32_t q = ring && p + 1 > f->shape->cache[c].window ? p + 1 - f->shape->cache[c].window : 0;
              q < p; q++)
             if (sim_cell(&l, q)->row != sim_row(t->v[f->stage][q], c))
                 sim_fail("device %u, cache %u: request %llu at position %u reads block %u for position %u, "
@@ -242,7 +250,7 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
     const int32_t *tokens = (const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens);
     uint64_t state[GRAPH_MAX_CACHES] = {0};
     for (uint32_t c = 0; c < h->n_caches; c++)
-        if (sim.shape.cache[c].kind == GRAPH_STATE && sim.shape.cache[c].on[f->stage])
+        if (f->shape->cache[c].kind == GRAPH_STATE && f->shape->cache[c].on[f->stage])
             state[c] = sim_block(f, c, sim_look(f, h, c, k->slot).table[0])->row;
     for (uint32_t i = 0; i < k->n; i++) {
         const uint32_t p = k->position + i, at = k->first + i;
@@ -253,19 +261,19 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
                      (unsigned long long)id, tokens[at], p, p < t->n ? t->tokens[p] : -1);
         for (uint32_t c = 0; c < h->n_caches; c++) {
             const struct sim_look l = sim_look(f, h, c, k->slot);
-            if (sim.shape.cache[c].on[f->stage])
+            if (f->shape->cache[c].on[f->stage])
                 v = sim_mix(v, sim_look_at(&l, p, state[c]));
         }
         if (!guessed && v != t->v[f->stage][p])
             sim_blame(f, h, k, t, id, p);
         for (uint32_t c = 0; c < h->n_caches; c++) {
             const struct sim_look l = sim_look(f, h, c, k->slot);
-            if (!sim.shape.cache[c].on[f->stage])
+            if (!f->shape->cache[c].on[f->stage])
                 continue;
-            if (sim.shape.cache[c].kind != GRAPH_STATE)
+            if (f->shape->cache[c].kind != GRAPH_STATE)
                 *sim_cell(&l, p) = (struct sim_cell){.row = sim_row(v, c), .id = id, .guessed = guessed};
             state[c] = sim_mix(state[c], v);
-            if (sim.shape.cache[c].kind == GRAPH_STATE && !guessed)
+            if (f->shape->cache[c].kind == GRAPH_STATE && !guessed)
                 sim_block(f, c, l.table[0])->row = state[c];
         }
         f->value[slot][at] = v;
@@ -321,13 +329,13 @@ static void sim_guess_chunk(struct sim_device *f, const struct step_header *h, c
                  f->index, (unsigned long long)id);
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct sim_look l = sim_look(f, h, c, k->slot);
-        if (sim.shape.cache[c].on[f->stage] && sim.shape.cache[c].kind == GRAPH_PAGED)
+        if (f->shape->cache[c].on[f->stage] && f->shape->cache[c].kind == GRAPH_PAGED)
             sim_guess_cache(f, &l, t, id, p, ahead, made);
     }
     f->hidden[k->slot][0] = made;
     const bool right = made % 4 != 0 && p + 1 < t->n;
     *pick =
-        (struct step_pick){right ? t->tokens[p + 1] : (int32_t)(made / 4 % sim.shape.vocab), made % 64 != 1};
+        (struct step_pick){right ? t->tokens[p + 1] : (int32_t)(made / 4 % f->shape->vocab), made % 64 != 1};
     sim_reach(SIM_HEAD_AGAIN, ahead > 0);
     sim_reach(SIM_HEAD_NOT_FINITE, made % 64 == 1);
     sim_reach(SIM_HEAD_SEVERAL, h->n_chunks > 1);
@@ -346,12 +354,34 @@ static void sim_guess(struct sim_device *f, const struct step_header *h, uint32_
     }
 }
 
+/* What a chunk of the draft model belongs to: the text of the request as far as it is told, and then what the
+ * draft model itself said. It has all of the chunk's values. */
+static const struct sim_text *sim_draft_text(const struct sim_device *f, const struct step_chunk *k,
+                                             uint64_t id, struct sim_text *out) {
+    const struct sim_text *t = sim.text_of(id);
+    const struct engine_sequence *q = &sim.s->sequences[k->slot];
+    if (t == NULL || q->request == NULL || k->tested != 0 || k->position + k->n > SIM_CONTEXT)
+        sim_fail("the draft model gets a chunk of request %llu that cannot be", (unsigned long long)id);
+    memset(out, 0, sizeof *out);
+    const uint32_t told = q->request->n_tokens;
+    for (out->n = 0; out->n < k->position + k->n; out->n++)
+        out->tokens[out->n] = out->n < told ? t->tokens[out->n] : f->drafted[k->slot][out->n];
+    while (out->n_known < out->n)
+        sim_text_next(f->shape, out);
+    sim_reach(SIM_DRAFT_AGAIN, k->position >= told);
+    sim_reach(SIM_DRAFT_RETURNS, k->position > 0 && k->position < told - 1);
+    return out;
+}
+
 static void sim_body(struct sim_device *f, const struct step_header *h, uint32_t slot) {
     const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
+    static struct sim_text drafted[SIM_SEQUENCES];
     const struct sim_text *t[SIM_SEQUENCES];
+    const bool drafts = f->index == SIM_DRAFTS_ON;
+    sim_reach(SIM_DRAFT_SEVERAL, drafts && h->n_chunks > 1);
     sim_fill(f, h);
     for (uint32_t i = 0; i < h->n_chunks; i++) {
-        t[i] = sim.text_of(f->ids[slot][i]);
+        t[i] = drafts ? sim_draft_text(f, &k[i], f->ids[slot][i], &drafted[i]) : sim.text_of(f->ids[slot][i]);
         if (t[i] == NULL)
             sim_fail("device %u: a step carries request %llu, which has ended", f->index,
                      (unsigned long long)f->ids[slot][i]);
@@ -371,19 +401,30 @@ static bool sim_hits(const struct sim_device *f, enum sim_fault fault, uint32_t 
     sim.faulted = sim.faulted || (hits && fault != SIM_DAMAGED);
     sim_reach(SIM_SUBMIT_FAILS, hits && fault == SIM_SUBMIT);
     sim_reach(SIM_DEVICE_LOST, hits && fault == SIM_LOST);
+    sim_reach(SIM_DRAFT_FAILS, hits && f->index == SIM_DRAFTS_ON);
     sim_reach(SIM_ROW_DAMAGED, hits && fault == SIM_DAMAGED);
     sim_reach(SIM_FAULT_WHILE_WAITING, hits && fault != SIM_DAMAGED && sim.s->n_waiting > 0);
     return hits;
 }
 
-/* Whose the step's token is. */
-static uint64_t sim_owner(const struct sim_device *f, const struct step_header *h, uint32_t slot,
-                          uint32_t token) {
+/* The chunk that has the step's token. */
+static uint32_t sim_owner(const struct step_header *h, uint32_t token) {
     const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
     uint32_t i = 0;
     while (token >= k[i].first + k[i].n)
         i++;
-    return f->ids[slot][i];
+    return i;
+}
+
+/* The draft model's token of a row, now and then none. It is often the model's, whose last token decides it
+ * too. */
+static void sim_draft_token(struct sim_device *f, const struct step_header *h, uint32_t slot, uint32_t row,
+                            struct step_pick *pick) {
+    const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
+    const struct step_chunk *own = &k[sim_owner(h, row)];
+    pick->finite = f->value[slot][row] % 64 != 1;
+    f->drafted[own->slot][own->position + row - own->first + 1] = pick->token;
+    sim_reach(SIM_DRAFT_NOT_FINITE, !pick->finite);
 }
 
 static void sim_tail(struct sim_device *f, const struct step_header *h, uint32_t slot) {
@@ -392,14 +433,18 @@ static void sim_tail(struct sim_device *f, const struct step_header *h, uint32_t
     struct step_pick *picks = (struct step_pick *)(void *)(f->pinned + f->at.picks[slot]);
     float unasked[SIM_VOCAB];
     for (uint32_t i = 0; i < h->n_rows; i++) {
-        float *row = h->want_logits ? logits + (size_t)i * sim.shape.vocab : unasked;
-        sim_logits(f->value[slot][rows[i]], f->token[slot][rows[i]], sim.shape.vocab, row);
-        picks[i] = (struct step_pick){sim_argmax(row, sim.shape.vocab), 1};
+        float *row = h->want_logits ? logits + (size_t)i * f->shape->vocab : unasked;
+        sim_logits(f->value[slot][rows[i]], f->token[slot][rows[i]], f->shape->vocab, row);
+        picks[i] = (struct step_pick){sim_argmax(row, f->shape->vocab), 1};
+        if (f->index == SIM_DRAFTS_ON)
+            sim_draft_token(f, h, slot, rows[i], &picks[i]);
     }
+    if (f->index == SIM_DRAFTS_ON)
+        return;
     /* The first row is that of a known token. A reader may not want it any more. */
     if (h->n_rows > 0 && sim_hits(f, SIM_DAMAGED, ++f->tails)) {
         picks[0].finite = 0;
-        sim.damaged = sim_owner(f, h, slot, rows[0]);
+        sim.damaged = f->ids[slot][sim_owner(h, rows[0])];
     }
 }
 
@@ -610,8 +655,8 @@ stator_status device_choose(const char *name, const struct device_options *o, st
     (void)o;
     (void)max;
     memset(c, 0, sizeof *c);
-    if (sscanf(name, "sim:%u", &index) != 1 || index >= SIM_DEVICES)
-        return error_set(e, STATOR_USAGE, "%s: sim:0 to sim:%d are expected", name, SIM_DEVICES - 1);
+    if (sscanf(name, "sim:%u", &index) != 1 || index > SIM_DRAFTS_ON)
+        return error_set(e, STATOR_USAGE, "%s: sim:0 to sim:%d are expected", name, SIM_DRAFTS_ON);
     *n = 1;
     snprintf(c->facts.name, sizeof c->facts.name, "sim:%u", index);
     snprintf(c->facts.kind, sizeof c->facts.kind, "sim");
@@ -650,7 +695,8 @@ stator_status device_open(const struct device_choice *c, const struct device_mod
     f->model = *m;
     f->facts = c->facts;
     f->index = c->where[0];
-    f->stage = m->graph->want.share.count > 0 ? 0 : f->index;
+    f->shape = f->index == SIM_DRAFTS_ON ? &sim.draft : &sim.shape;
+    f->stage = m->graph->want.share.count > 0 || f->index == SIM_DRAFTS_ON ? 0 : f->index;
     device_pinned_lay_out(&f->facts, m, &f->at);
     sim.devices[f->index] = f;
     *out = &f->device;

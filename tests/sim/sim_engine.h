@@ -62,7 +62,10 @@ bool __wrap_ring_push(struct ring *r, const void *record) {
 
 #define SIM_PICK(list) ((list)[sim_below(sizeof(list) / sizeof *(list))])
 
-static void sim_choose(char sets[12][64], const char *list[13]) {
+/* The settings of a run as texts, and the list of them. */
+enum { SIM_SETS = 24 };
+
+static void sim_choose(char sets[SIM_SETS][64], const char *list[SIM_SETS]) {
     static const uint32_t batches[] = {33, 40, 64, 90, 128, 512}, contexts[] = {128, 192, 256};
     static const char *const checkpoints[] = {"auto", "0", "1", "3", "7", "40"};
     const uint32_t devices = 1 + (uint32_t)sim_below(SIM_DEVICES);
@@ -97,6 +100,20 @@ static void sim_choose(char sets[12][64], const char *list[13]) {
     sim.fault_nth = 1 + (uint32_t)sim_below(sim_below(2) ? 10 : 200);
 }
 
+static struct sim_shape sim_shape_of(const struct planning_device *devices, uint32_t n, uint32_t vocab,
+                                     uint32_t context) {
+    struct sim_shape shape = {
+        .n_devices = n, .n_caches = devices[0].graph.n_caches, .vocab = vocab, .context = context};
+    CHECK(vocab <= SIM_VOCAB && context <= SIM_CONTEXT);
+    for (uint32_t c = 0; c < shape.n_caches; c++) {
+        shape.cache[c].kind = devices[0].graph.caches[c].kind;
+        shape.cache[c].window = devices[0].graph.caches[c].window;
+        for (uint32_t d = 0; d < n; d++)
+            shape.cache[c].on[d] = devices[d].graph.caches[c].n_layers > 0;
+    }
+    return shape;
+}
+
 /* What stator_start and its thread do, on this one. */
 static void sim_start(const char *model, const char *const *list, bool serves) {
     stator_error e = {0};
@@ -121,17 +138,11 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     phase_advance(&s->phase, PHASE_SEALED);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
     atomic_store(&s->front.started, 1);
-    sim.shape = (struct sim_shape){.n_devices = planning_stages(&s->planning),
-                                   .n_caches = s->planning.devices[0].graph.n_caches,
-                                   .vocab = s->planning.shape->vocab,
-                                   .context = s->planning.want.context};
-    CHECK(sim.shape.vocab <= SIM_VOCAB && sim.shape.context <= SIM_CONTEXT);
-    for (uint32_t c = 0; c < sim.shape.n_caches; c++) {
-        sim.shape.cache[c].kind = s->planning.devices[0].graph.caches[c].kind;
-        sim.shape.cache[c].window = s->planning.devices[0].graph.caches[c].window;
-        for (uint32_t d = 0; d < sim.shape.n_devices; d++)
-            sim.shape.cache[c].on[d] = s->planning.devices[d].graph.caches[c].n_layers > 0;
-    }
+    sim.shape = sim_shape_of(s->planning.devices, planning_stages(&s->planning), s->planning.shape->vocab,
+                             s->planning.want.context);
+    if (s->planning.draft.gguf != NULL)
+        sim.draft = sim_shape_of(&s->planning.devices[s->planning.n_devices], 1,
+                                 s->planning.draft.shape->vocab, s->planning.want.context);
 }
 
 /* First come, first served: ids ascend. Who reads logits may wait for rows while later ones begin. */

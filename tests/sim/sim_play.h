@@ -231,8 +231,13 @@ static void sim_act(void) {
     play.n_live++;
 }
 
+/* Whether an error begins with the device that failed. */
+static bool sim_names_device(const char *text) {
+    return strncmp(text, "sim:", 4) == 0 || strncmp(text, "draft/sim:3: wait: ", 19) == 0;
+}
+
 static void sim_check_action(struct sim_client *c, const stator_event *ev) {
-    const bool lost = sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0;
+    const bool lost = sim.faulted && ev->status == STATOR_DEVICE && sim_names_device(ev->text);
     const bool refused =
         c->action.action == STATOR_SLOT_SAVE && ev->status == STATOR_FAILED &&
         (ev->n_prompt == 0 ? strstr(ev->text, "no text to save") : strstr(ev->text, "cache.kv_")) != NULL;
@@ -297,7 +302,7 @@ static void sim_check_end(struct sim_client *c, const stator_event *ev) {
     const uint32_t all = c->q.kind == STATOR_LOGITS  ? c->n_prompt
                          : c->q.kind == STATOR_EMBED ? 1
                                                      : c->text.n - c->n_prompt;
-    const bool lost = sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0;
+    const bool lost = sim.faulted && ev->status == STATOR_DEVICE && sim_names_device(ev->text);
     const bool damaged =
         sim.damaged == c->id && ev->status == STATOR_FAILED && strstr(ev->text, "finite") != NULL;
     const bool right = ev->reason == STATOR_REASON_LENGTH
@@ -473,20 +478,41 @@ static void sim_restart(const char *model, const char *const *list) {
     interpose_reset(INTERPOSE_ABORT);
 }
 
-/* A model with an MTP head drafts with it, but not in a tensor split, which refuses it. */
-static void sim_use_head(bool has_head, char sets[12][64], const char *const *list) {
+/* What makes the draft tokens of a run that has any: a model with an MTP head drafts with it, but not in a
+ * tensor split, which refuses it; some others have a draft model. This takes no random numbers from the
+ * turns, so that a new kind of draft does not change the other runs. */
+static void sim_use_drafts(uint32_t kind, char sets[SIM_SETS][64], const char **list) {
+    const uint64_t random = sim_mix(sim.seed, 2);
     bool tensor = false;
-    for (uint32_t i = 0; list[i] != NULL; i++)
-        tensor = tensor || strcmp(list[i], "devices.split=tensor") == 0;
-    for (uint32_t i = 0; i < 12 && list[i] != NULL; i++)
-        if (has_head && !tensor && list[i] == sets[i] && strcmp(sets[i], "speculation.mode=ngram") == 0)
-            snprintf(sets[i], 64, "speculation.mode=mtp");
+    uint32_t n = 0, mode = SIM_SETS;
+    for (; list[n] != NULL; n++) {
+        tensor = tensor || strcmp(list[n], "devices.split=tensor") == 0;
+        mode = strcmp(list[n], "speculation.mode=ngram") == 0 ? n : mode;
+    }
+    if (mode == SIM_SETS)
+        return;
+    if (kind == SIM_MODEL_MTP && !tensor && random % 4 != 0) {
+        list[mode] = "speculation.mode=mtp";
+    } else if (random % 4 == 0) {
+        const uint32_t windows = SIM_MODELS - SIM_MODEL_WINDOWS; /* models of one vocabulary */
+        const uint32_t other = kind < SIM_MODEL_WINDOWS
+                                   ? SIM_MODEL_PLAIN + (uint32_t)(random / 4 % 2)
+                                   : SIM_MODEL_WINDOWS + (uint32_t)(random / 4 % windows);
+        list[mode] = "speculation.mode=draft";
+        snprintf(sets[n], 64, "speculation.model=%s", sim_model(other));
+        list[n] = sets[n];
+        list[n + 1] = "speculation.device=sim:3";
+        list[n + 2] = NULL;
+        if (random / 64 % 2)
+            sim.fault_device = SIM_DRAFTS_ON;
+        sim_reach(SIM_DRAFT_STATES, other == SIM_MODEL_STATES);
+    }
 }
 
 /* A run of a script's turns. Everything follows from it. */
 static void sim_play(const struct sim_script *script) {
-    char sets[12][64], file_sets[2][128];
-    const char *list[16];
+    char sets[SIM_SETS][64], file_sets[2][128];
+    const char *list[SIM_SETS];
     memset(&play, 0, sizeof play);
     sim_begin(script->seed, sim_text_of);
     sim_choose(sets, list);
@@ -500,7 +526,7 @@ static void sim_play(const struct sim_script *script) {
     list[n] = NULL;
     const uint32_t kind = (uint32_t)sim_below(SIM_MODELS);
     const char *model = sim_model(kind);
-    sim_use_head(kind == SIM_MODEL_MTP, sets, list);
+    sim_use_drafts(kind, sets, list);
     sim_start(model, list, false);
     if (script->faultless) {
         sim.fault = SIM_NONE;

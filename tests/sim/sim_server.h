@@ -608,9 +608,9 @@ static void web_act(struct web_client *c, bool drains) {
 
 /* --- the run */
 
-static void web_choose(char sets[20][64], const char *list[21]) {
-    char engine[12][64];
-    const char *some[13];
+static void web_choose(char sets[SIM_SETS][64], const char *list[SIM_SETS]) {
+    char engine[SIM_SETS][64];
+    const char *some[SIM_SETS];
     sim_choose(engine, some);
     uint32_t n = 0;
     for (; some[n] != NULL; n++)
@@ -765,8 +765,8 @@ static void web_settle(void) {
 
 /* A run of a script's turns. Everything follows from it. */
 static void sim_play(const struct sim_script *script) {
-    char sets[20][64];
-    const char *list[21];
+    char sets[SIM_SETS][64];
+    const char *list[SIM_SETS];
     memset(&web, 0, sizeof web);
     sim_net_begin();
     sim_begin(script->seed, web_text_of);

@@ -38,6 +38,12 @@
     X(HEAD_AGAIN, "the MTP head goes on from its own draft token")                                           \
     X(HEAD_NOT_FINITE, "the MTP head makes no finite logit")                                                 \
     X(HEAD_SEVERAL, "the MTP head drafts for several sequences at once")                                     \
+    X(DRAFT_AGAIN, "the draft model goes on from its own draft token")                                       \
+    X(DRAFT_RETURNS, "the draft model's caches keep the begin of a text")                                    \
+    X(DRAFT_SEVERAL, "the draft model drafts for several sequences at once")                                 \
+    X(DRAFT_NOT_FINITE, "the draft model makes no finite logit")                                             \
+    X(DRAFT_STATES, "the draft model has states")                                                            \
+    X(DRAFT_FAILS, "the draft model's device fails")                                                         \
     X(CONTEXT_FULL, "an answer reaches the end of the context")                                              \
     X(FORCED, "tokens are forced")                                                                           \
     X(CANCELLED_WAITING, "a waiting request was cancelled")                                                  \
