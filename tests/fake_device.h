@@ -534,26 +534,29 @@ uint64_t device_host_bytes(const struct device_choice *c, const struct device_mo
     return own + cpu_device_host_bytes(c, m, trace);
 }
 
-stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                          stator_error *e) {
+stator_status device_open(const struct device_opening *o, struct device **out, stator_error *e) {
+    const struct device_choice *c = o->choice;
+    const struct device_model *m = o->model;
     if (!fake_is(c))
-        return cpu_device_open(c, m, trace, phase, memory, bytes, out, e);
+        return cpu_device_open(o, out, e);
     uint64_t own = arith_round_up(sizeof(struct fake_device), CARVE_ALIGN);
-    struct fake_device *f = memory;
+    struct fake_device *f = o->memory;
     memset(f, 0, sizeof *f);
     f->device.vtable = &fake_vtable;
     f->model = f->inner = *m;
     f->inner.step_bytes = 0;
     f->facts = c->facts;
     f->index = c->where[0];
-    f->phase = phase;
+    f->phase = o->phase;
     f->random = f->index + 1;
     device_pinned_lay_out(&f->facts, m, &f->at);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
-    stator_status st =
-        cpu_device_open(c, &f->inner, trace, phase, (uint8_t *)memory + own, bytes - own, &f->cpu, e);
+    struct device_opening inner = *o;
+    inner.model = &f->inner;
+    inner.memory = (uint8_t *)o->memory + own;
+    inner.bytes = o->bytes - own;
+    stator_status st = cpu_device_open(&inner, &f->cpu, e);
     if (st != STATOR_OK)
         return st;
     fake.opened++;

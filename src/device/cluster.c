@@ -37,17 +37,8 @@ void device_cluster_refuse(const stator_error *why) {
     (void)why;
 }
 
-stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, uint64_t deadline_ns, const struct device_notes *notes,
-                                   void *memory, uint64_t bytes, stator_error *e) {
-    (void)notes;
-    (void)stages;
-    (void)first;
-    (void)end;
-    (void)all;
-    (void)deadline_ns;
-    (void)memory;
-    (void)bytes;
+stator_status device_cluster_serve(const struct device_serving *serving, stator_error *e) {
+    (void)serving;
     (void)e;
     CHECK(!"a stage of a build without MPI");
     return STATOR_FAILED;

@@ -41,16 +41,21 @@ struct device_stage {
     const struct device_model *model;
     const struct device_link *in, *out;
 };
-/* The life of a rank above 0 between its start and rank 0's end: runs the steps that rank 0 sends, on devices
- * first .. end - 1 of `all`; stages: by device. Rank 0 is lost when it is silent for deadline_ns. memory: of
- * device_cluster_serve_bytes. notes: called when rank 0 asks, to fill figures and text. */
+/* Called when rank 0 asks, to fill figures and text. */
 struct device_notes {
     void (*take)(void *context, struct device_note *out);
     void *context;
 };
-stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, uint64_t deadline_ns, const struct device_notes *notes,
-                                   void *memory, uint64_t bytes, stator_error *e);
+struct device_serving {
+    const struct device_stage *stages; /* by device of the run */
+    uint32_t first, end, all;          /* this rank has the devices first .. end - 1 of `all` */
+    uint64_t deadline_ns;              /* rank 0 is lost when it is silent for so long */
+    const struct device_notes *notes;
+    void *memory; /* of device_cluster_serve_bytes */
+    uint64_t bytes;
+};
+/* The life of a rank above 0 between its start and rank 0's end: runs the steps that rank 0 sends. */
+stator_status device_cluster_serve(const struct device_serving *serving, stator_error *e);
 /* By a device that computes inside submit, every now and then: what is on the way to and from other hosts
  * goes on. MPI moves large messages only while it is called, so the next stage would wait for the whole step.
  */

@@ -330,9 +330,15 @@ stator_status device_takes(const struct device_choice *c, const struct device_mo
 /* Host bytes that the opened device needs for itself (thread stacks, tables, workspaces; with trace also the
  * spans). */
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);
-/* memory: device_host_bytes bytes, aligned to 64. It and *m outlive the device. */
-stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                          stator_error *e);
+/* What a device is opened with. memory and *model outlive the device. */
+struct device_opening {
+    const struct device_choice *choice;
+    const struct device_model *model;
+    const struct phase *phase;
+    bool trace;   /* it keeps spans */
+    void *memory; /* of device_host_bytes, aligned to 64 */
+    uint64_t bytes;
+};
+stator_status device_open(const struct device_opening *o, struct device **out, stator_error *e);
 
 #endif

@@ -17,9 +17,7 @@ struct device_backend {
     /* NULL: it takes every model that the engine can run. */
     stator_status (*takes)(const struct device_choice *c, const struct device_model *m, stator_error *e);
     uint64_t (*host_bytes)(const struct device_choice *c, const struct device_model *m, bool trace);
-    stator_status (*open)(const struct device_choice *c, const struct device_model *m, bool trace,
-                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                          stator_error *e);
+    stator_status (*open)(const struct device_opening *o, struct device **out, stator_error *e);
     /* Fills at most max; returns how many, and says in *s what it knows of the way to them. NULL: none of its
      * devices are of this machine. */
     uint32_t (*info)(struct device_info *out, uint32_t max, struct device_info_stack *s);

@@ -71,12 +71,10 @@ uint64_t device_host_bytes(const struct device_choice *c, const struct device_mo
     return b != NULL ? b->host_bytes(c, m, trace) : 0;
 }
 
-stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                          stator_error *e) {
-    const struct device_backend *b = backend_of(c);
+stator_status device_open(const struct device_opening *o, struct device **out, stator_error *e) {
+    const struct device_backend *b = backend_of(o->choice);
     CHECK(b != NULL);
-    return b->open(c, m, trace, phase, memory, bytes, out, e);
+    return b->open(o, out, e);
 }
 
 uint32_t device_info_list(struct device_info *out, struct device_info_stack *s) {

@@ -501,7 +501,9 @@ static inline void gpu_model_run_cpu(struct gpu_model *m) {
     assert_non_null(memory);
     struct phase phase = {0};
     struct device *d = NULL;
-    if (device_open(&choice, &m->model, false, &phase, memory, bytes, &d, &e) != STATOR_OK)
+    const struct device_opening opening = {
+        .choice = &choice, .model = &m->model, .phase = &phase, .memory = memory, .bytes = bytes};
+    if (device_open(&opening, &d, &e) != STATOR_OK)
         fail_msg("%s", e.text);
     for (int a = 0; a < DEVICE_ARENAS; a++) {
         for (uint32_t s = 0; s < GRAPH_MAX_SLICES; s++) {

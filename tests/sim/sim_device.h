@@ -682,19 +682,16 @@ uint64_t device_host_bytes(const struct device_choice *c, const struct device_mo
     return arith_round_up(sizeof(struct sim_device), CARVE_ALIGN);
 }
 
-stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                          stator_error *e) {
-    struct sim_device *f = memory;
-    (void)trace;
-    (void)phase;
+stator_status device_open(const struct device_opening *o, struct device **out, stator_error *e) {
+    struct sim_device *f = o->memory;
+    const struct device_model *m = o->model;
     (void)e;
-    CHECK(bytes >= sizeof *f);
+    CHECK(o->bytes >= sizeof *f);
     memset(f, 0, sizeof *f);
     f->device.vtable = &sim_vtable;
     f->model = *m;
-    f->facts = c->facts;
-    f->index = c->where[0];
+    f->facts = o->choice->facts;
+    f->index = o->choice->where[0];
     f->shape = f->index == SIM_DRAFTS_ON ? &sim.draft : &sim.shape;
     f->stage = m->graph->want.share.count > 0 || f->index == SIM_DRAFTS_ON ? 0 : f->index;
     device_pinned_lay_out(&f->facts, m, &f->at);

@@ -188,7 +188,13 @@ static stator_status open_device(struct run *r, const struct device_choice *c, b
     r->device_memory = take_memory(bytes);
     if (r->device_memory == NULL)
         return no_memory(e);
-    st = device_open(c, &r->model, trace, &r->phase, r->device_memory, bytes, &r->device, e);
+    const struct device_opening opening = {.choice = c,
+                                           .model = &r->model,
+                                           .phase = &r->phase,
+                                           .trace = trace,
+                                           .memory = r->device_memory,
+                                           .bytes = bytes};
+    st = device_open(&opening, &r->device, e);
     struct device_pinned pinned = {0};
     device_pinned_lay_out(&c->facts, &r->model, &pinned);
     if (st == STATOR_OK)

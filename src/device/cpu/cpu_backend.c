@@ -43,11 +43,9 @@ static bool owns(const struct device_facts *f) {
     return !f->remote;
 }
 
-static stator_status open_cpu(const struct device_choice *c, const struct device_model *m, bool trace,
-                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                              stator_error *e) {
-    CHECK(strcmp(c->facts.kind, "cpu") == 0);
-    return cpu_device_open(c, m, trace, phase, memory, bytes, out, e);
+static stator_status open_cpu(const struct device_opening *o, struct device **out, stator_error *e) {
+    CHECK(strcmp(o->choice->facts.kind, "cpu") == 0);
+    return cpu_device_open(o, out, e);
 }
 
 static uint32_t info(struct device_info *out, uint32_t max, struct device_info_stack *s) {

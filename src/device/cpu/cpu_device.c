@@ -377,16 +377,16 @@ static enum kernels_tier tier_by_name(const char *name) {
     return KERNELS_TIER_SCALAR;
 }
 
-stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                              stator_error *e) {
+stator_status cpu_device_open(const struct device_opening *o, struct device **out, stator_error *e) {
+    const struct device_choice *c = o->choice;
+    const struct device_model *m = o->model;
     *out = NULL;
-    struct carve carve = carve_in(memory, bytes);
-    struct parts p = lay_out(&carve, c, m, trace);
+    struct carve carve = carve_in(o->memory, o->bytes);
+    struct parts p = lay_out(&carve, c, m, o->trace);
     memset(p.device, 0, sizeof *p.device);
     p.device->device.vtable = &vtable;
     snprintf(p.device->name, sizeof p.device->name, "%s", c->facts.name);
-    p.device->phase = phase;
+    p.device->phase = o->phase;
     p.device->threads = c->threads;
     p.device->model = *m;
     for (uint32_t i = 0; i < m->graph->n_caches; i++)
@@ -402,7 +402,7 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->norm_stride = norm_stride(m);
     p.device->experts_work = p.experts_work;
     p.device->experts_stride = cpu_experts_bytes(m->graph);
-    p.device->spans = trace ? p.spans : NULL;
+    p.device->spans = o->trace ? p.spans : NULL;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
     p.device->joins = c->joins;
     if (c->joins) {
@@ -411,7 +411,7 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
         *out = &p.device->device;
         return STATOR_OK;
     }
-    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, phase, p.team,
+    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, o->phase, p.team,
                                    team_bytes(c->threads), &p.device->team, e);
     if (st != STATOR_OK)
         return st;

@@ -11,9 +11,7 @@ extern const struct device_backend cpu_device_backend;
 stator_status cpu_device_choose(uint32_t index, const struct device_options *o, struct device_choice *c,
                                 stator_error *e);
 uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);
-stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                              stator_error *e);
+stator_status cpu_device_open(const struct device_opening *o, struct device **out, stator_error *e);
 
 /* Inside the room. */
 

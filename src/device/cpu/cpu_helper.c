@@ -194,8 +194,9 @@ stator_status device_helper_open(const struct device_choice *processors, const s
             add_layer(h, gpu, i, &h->at);
     }
     choice.with = with != NULL ? with->device : NULL;
-    stator_status st =
-        cpu_device_open(&choice, &h->model, false, phase, p.device, p.device_bytes, &h->device, e);
+    const struct device_opening opening = {
+        .choice = &choice, .model = &h->model, .phase = phase, .memory = p.device, .bytes = p.device_bytes};
+    stator_status st = cpu_device_open(&opening, &h->device, e);
     *out = st == STATOR_OK ? h : NULL;
     return st;
 }

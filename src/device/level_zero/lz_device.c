@@ -395,29 +395,28 @@ static const struct device_vtable vtable = {
     .close = lz_close,
 };
 
-static stator_status open_gpu(const struct device_choice *c, const struct device_model *m, bool trace,
-                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                              stator_error *e) {
+static stator_status open_gpu(const struct device_opening *o, struct device **out, stator_error *e) {
+    const struct device_choice *c = o->choice;
     *out = NULL;
     struct lz_system *s = NULL;
     stator_status st = lz_system_get(&s, e);
     if (st != STATOR_OK)
         return st;
     CHECK(c->where[0] < s->n_gpus);
-    memset(memory, 0, bytes);
-    struct carve carve = carve_in(memory, bytes);
+    memset(o->memory, 0, o->bytes);
+    struct carve carve = carve_in(o->memory, o->bytes);
     struct lz_steps steps;
     struct lz_helped helped;
-    struct lz_device *d = lay_out(&carve, m, trace, &steps, &helped);
+    struct lz_device *d = lay_out(&carve, o->model, o->trace, &steps, &helped);
     d->device.vtable = &vtable;
-    d->phase = phase;
+    d->phase = o->phase;
     d->system = s;
     d->gpu = &s->gpus[c->where[0]];
     d->threads = c->threads;
-    d->model = m;
+    d->model = o->model;
     d->steps = steps;
     d->helped = helped;
-    device_pinned_lay_out(&c->facts, m, &d->pinned);
+    device_pinned_lay_out(&c->facts, o->model, &d->pinned);
     st = lz_system_context_acquire(s, d->gpu, &d->context, e);
     if (st != STATOR_OK)
         return st;

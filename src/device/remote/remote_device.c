@@ -339,13 +339,10 @@ static const struct device_vtable vtable = {
     .close = close_device,
 };
 
-static stator_status open_remote(const struct device_choice *c, const struct device_model *m, bool trace,
-                                 const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                                 stator_error *e) {
-    (void)trace;
-    (void)phase;
-    struct carve carve = carve_in(memory, bytes);
-    struct remote_device *r = lay_out(&carve, m);
+static stator_status open_remote(const struct device_opening *o, struct device **out, stator_error *e) {
+    const struct device_choice *c = o->choice;
+    struct carve carve = carve_in(o->memory, o->bytes);
+    struct remote_device *r = lay_out(&carve, o->model);
     (void)e;
     r->device.vtable = &vtable;
     snprintf(r->name, sizeof r->name, "%s", c->facts.name);
@@ -353,7 +350,7 @@ static stator_status open_remote(const struct device_choice *c, const struct dev
     r->index = c->where[REMOTE_INDEX];
     r->after_us = c->where[REMOTE_AFTER_US] != 0;
     r->first = c->where[REMOTE_FIRST] != 0;
-    r->model = *m;
+    r->model = *o->model;
     *out = &r->device;
     return STATOR_OK;
 }

@@ -302,17 +302,16 @@ static void let_go(struct stage *s) {
         }
 }
 
-stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, uint64_t deadline_ns, const struct device_notes *notes,
-                                   void *memory, uint64_t bytes, stator_error *e) {
-    struct carve carve = carve_in(memory, bytes);
-    struct stage *s = lay_out(&carve, stages[first].model, end - first);
+stator_status device_cluster_serve(const struct device_serving *serving, stator_error *e) {
+    const uint32_t first = serving->first;
+    struct carve carve = carve_in(serving->memory, serving->bytes);
+    struct stage *s = lay_out(&carve, serving->stages[first].model, serving->end - first);
     s->first = first;
-    s->all = all;
-    s->notes = notes;
+    s->all = serving->all;
+    s->notes = serving->notes;
     s->rank = device_cluster().rank;
     for (uint32_t i = 0; i < s->n; i++)
-        s->devices[i].of = &stages[first + i];
+        s->devices[i].of = &serving->stages[first + i];
     remote_mpi_light_sleeper();
     stator_status st = listen(s, e);
     uint64_t since = s->heard_ns = clock_ns();
@@ -323,12 +322,12 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
             st = take_landings(s, &moved, e);
         for (uint32_t i = 0; i < s->n && st == STATOR_OK && !s->stop; i++)
             st = run_device(s, i, &moved, e);
-        if (st == STATOR_OK && clock_ns() - s->heard_ns > deadline_ns)
+        if (st == STATOR_OK && clock_ns() - s->heard_ns > serving->deadline_ns)
             st = error_set(
                 e, STATOR_DEVICE,
                 "rank 0 was not heard of for %.1f s (devices.deadline): it was stopped or killed, or the "
                 "network to it is cut",
-                (double)deadline_ns * 1e-9);
+                (double)serving->deadline_ns * 1e-9);
         if (moved)
             since = clock_ns();
         else

@@ -20,8 +20,13 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
         struct device_choice choice = s->planning.devices[i].choice;
         for (uint32_t k = 0; k < i && choice.joins && choice.with == NULL; k++)
             choice.with = s->planning.devices[k].facts.host_memory ? s->devices[k].device : NULL;
-        stator_status st = device_open(&choice, &s->planning.devices[i].model, s->start.traces, &s->phase,
-                                       d->memory, d->memory_bytes, &d->device, e);
+        const struct device_opening opening = {.choice = &choice,
+                                               .model = &s->planning.devices[i].model,
+                                               .phase = &s->phase,
+                                               .trace = s->start.traces,
+                                               .memory = d->memory,
+                                               .bytes = d->memory_bytes};
+        stator_status st = device_open(&opening, &d->device, e);
         if (st != STATOR_OK)
             return st;
         if (s->planning.config.devices.tensor && i < s->planning.n_devices)

@@ -28,18 +28,23 @@ static void take_note(void *context, struct device_note *out) {
 /* What a host of a stage above 0 does in place of the loop: what rank 0 says. */
 static void serve_stage(struct stator *s) {
     struct device_stage stages[DEVICE_MAX] = {0};
-    uint32_t first = DEVICE_MAX, end = 0;
+    const struct device_notes notes = {take_note, s};
+    struct device_serving serving = {.stages = stages,
+                                     .first = DEVICE_MAX,
+                                     .all = s->planning.n_devices,
+                                     .deadline_ns = s->deadline_ns,
+                                     .notes = &notes,
+                                     .memory = s->serve_memory,
+                                     .bytes = s->serve_bytes};
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct engine_device *d = &s->devices[i];
         if (d->device == NULL)
             continue;
         stages[i] = (struct device_stage){d->device, &s->planning.devices[i].model, &d->in, &d->out};
-        first = ARITH_MIN(first, i);
-        end = i + 1;
+        serving.first = ARITH_MIN(serving.first, i);
+        serving.end = i + 1;
     }
-    const struct device_notes notes = {take_note, s};
-    s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->deadline_ns, &notes,
-                                     s->serve_memory, s->serve_bytes, &s->broken_why) != STATOR_OK;
+    s->broken = device_cluster_serve(&serving, &s->broken_why) != STATOR_OK;
     struct engine_event ev = {.kind = ENGINE_SERVED};
     emit(s, &ev);
     while (atomic_load_explicit(&s->front.stop, memory_order_acquire) == 0)
