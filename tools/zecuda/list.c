@@ -1,6 +1,6 @@
-/* Command lists, queues, fences and events. A closed list with kernels becomes a CUDA graph, so that running
- * it again costs one call, as on a real Level Zero driver; lists run in a queue's stream, in order. All
- * commands of a list run one after the other, whether or not a barrier stands between them. */
+/* Command lists, queues and fences. A closed list with kernels becomes a CUDA graph, so that running it again
+ * costs one call, as on a real Level Zero driver; lists run in a queue's stream, in order. All commands of a
+ * list run one after the other, whether or not a barrier stands between them. */
 #include "times.h"
 
 #include <sched.h>
@@ -57,10 +57,23 @@ static ze_result_t append(ze_command_list_handle_t h, struct command c) {
     return ZE_RESULT_SUCCESS;
 }
 
+static ze_result_t append_event(ze_command_list_handle_t h, int op, ze_event_handle_t event) {
+    struct event *e = (struct event *)event;
+    if (e->n_words == 0) /* of a pool for times */
+        return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+    return append(h, (struct command){.op = op, .event = e});
+}
+
 ze_result_t ZE_APICALL zeCommandListAppendBarrier(ze_command_list_handle_t h, ze_event_handle_t signal,
                                                   uint32_t n_waits, ze_event_handle_t *waits) {
-    (void)h, (void)waits;
-    return signal != NULL || n_waits != 0 ? ZE_RESULT_ERROR_UNSUPPORTED_FEATURE : ZE_RESULT_SUCCESS;
+    ze_result_t r = ZE_RESULT_SUCCESS;
+    for (uint32_t i = 0; i < n_waits && r == ZE_RESULT_SUCCESS; i++)
+        r = append_event(h, COMMAND_WAIT, waits[i]);
+    return r == ZE_RESULT_SUCCESS && signal != NULL ? append_event(h, COMMAND_SIGNAL, signal) : r;
+}
+
+ze_result_t ZE_APICALL zeCommandListAppendEventReset(ze_command_list_handle_t h, ze_event_handle_t event) {
+    return append_event(h, COMMAND_RESET, event);
 }
 
 ze_result_t ZE_APICALL zeCommandListAppendMemoryCopy(ze_command_list_handle_t h, void *to, const void *from,
@@ -92,7 +105,7 @@ ze_result_t ZE_APICALL zeCommandListAppendLaunchKernel(ze_command_list_handle_t 
                                                        ze_event_handle_t *waits) {
     (void)waits;
     const struct kernel *k = (const struct kernel *)kernel;
-    if (n_waits != 0)
+    if (n_waits != 0 || (signal != NULL && ((struct event *)signal)->n_words != 0))
         return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     struct launch *l = calloc(1, sizeof *l);
     if (l == NULL)
@@ -119,7 +132,13 @@ ze_result_t ZE_APICALL zeCommandListAppendLaunchKernel(ze_command_list_handle_t 
 static bool play(const struct list *l, cuda_stream s) {
     for (uint32_t i = 0; i < l->n; i++) {
         const struct command *c = &l->command[i];
-        if (c->op == COMMAND_COPY) {
+        struct exchange x;
+        uint32_t together = events_join(l, i, &x);
+        if (together > 0) {
+            if (!events_launch(l->device, &x, s))
+                return false;
+            i += together - 1;
+        } else if (c->op == COMMAND_COPY) {
             if (!CUDA(cuMemcpyAsync, c->to, c->from, c->bytes, s))
                 return false;
         } else if (c->op == COMMAND_FILL) {
@@ -261,63 +280,4 @@ ze_result_t ZE_APICALL zeFenceHostSynchronize(ze_fence_handle_t h, uint64_t time
             return ZE_RESULT_NOT_READY;
         sched_yield();
     }
-}
-
-/* ---- events */
-ze_result_t ZE_APICALL zeEventPoolCreate(ze_context_handle_t c, const ze_event_pool_desc_t *desc, uint32_t n,
-                                         ze_device_handle_t *devices, ze_event_pool_handle_t *out) {
-    (void)c, (void)desc;
-    *out = (ze_event_pool_handle_t)(n != 0 ? (struct device *)devices[0] : &driver.device[0]);
-    return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t ZE_APICALL zeEventPoolDestroy(ze_event_pool_handle_t h) {
-    (void)h;
-    return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t ZE_APICALL zeEventCreate(ze_event_pool_handle_t h, const ze_event_desc_t *desc,
-                                     ze_event_handle_t *out) {
-    (void)desc;
-    struct event *e = calloc(1, sizeof *e);
-    if (e == NULL)
-        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    e->device = (struct device *)h;
-    if (!device_enter(e->device) || !CUDA(cuEventCreate, &e->begin, 0) || !CUDA(cuEventCreate, &e->end, 0)) {
-        free(e);
-        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    }
-    *out = (ze_event_handle_t)e;
-    return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t ZE_APICALL zeEventDestroy(ze_event_handle_t h) {
-    struct event *e = (struct event *)h;
-    if (device_enter(e->device)) {
-        (void)CUDA(cuEventDestroy_v2, e->begin);
-        (void)CUDA(cuEventDestroy_v2, e->end);
-    }
-    free(e);
-    return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t ZE_APICALL zeEventHostReset(ze_event_handle_t h) {
-    (void)h;
-    return ZE_RESULT_SUCCESS;
-}
-
-static uint64_t time_of(const struct device *d, cuda_event e) {
-    float ms = 0;
-    if (!CUDA(cuEventElapsedTime, &ms, e, d->now))
-        return d->now_ns;
-    return d->now_ns - (uint64_t)((double)ms * 1e6);
-}
-
-ze_result_t ZE_APICALL zeEventQueryKernelTimestamp(ze_event_handle_t h, ze_kernel_timestamp_result_t *t) {
-    const struct event *e = (const struct event *)h;
-    if (!e->device->read || !device_enter(e->device) || cuda.cuEventQuery(e->end) != 0)
-        return ZE_RESULT_NOT_READY;
-    t->global.kernelStart = t->context.kernelStart = time_of(e->device, e->begin);
-    t->global.kernelEnd = t->context.kernelEnd = time_of(e->device, e->end);
-    return ZE_RESULT_SUCCESS;
 }

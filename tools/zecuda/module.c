@@ -76,31 +76,43 @@ static bool load(struct module *m, const char *name) {
     return good;
 }
 
+static bool open_module(struct module *m, struct device *d, const char *file) {
+    char path[MAX_PATH];
+    char name[MAX_PATH + 32];
+    char ptx[MAX_PATH + 64];
+    folder(path);
+    snprintf(name, sizeof name, "%s/%s", path, file);
+    snprintf(ptx, sizeof ptx, "%s.ptx", name);
+    m->device = d;
+    m->text = read_file(ptx);
+    if (m->text == NULL)
+        fprintf(stderr, "zecuda: no %s: make it with `make zecuda`\n", ptx);
+    return m->text != NULL && load(m, name);
+}
+
+bool module_own(struct device *d, const char *name, cuda_function *f) {
+    struct module m = {0};
+    bool good = device_enter(d) && open_module(&m, d, name) && CUDA(cuModuleGetFunction, f, m.module, name);
+    free(m.text);
+    return good;
+}
+
 ze_result_t ZE_APICALL zeModuleCreate(ze_context_handle_t c, ze_device_handle_t h,
                                       const ze_module_desc_t *desc, ze_module_handle_t *out,
                                       ze_module_build_log_handle_t *log) {
     (void)c;
-    char path[MAX_PATH];
-    char name[MAX_PATH + 32];
-    char ptx[MAX_PATH + 64];
+    char file[32];
     if (log != NULL)
         *log = NULL;
     if (desc->format != ZE_MODULE_FORMAT_IL_SPIRV)
         return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-    folder(path);
-    snprintf(name, sizeof name, "%s/%u-%zu", path, checksum(desc->pInputModule, desc->inputSize),
-             desc->inputSize);
-    snprintf(ptx, sizeof ptx, "%s.ptx", name);
     struct module *m = calloc(1, sizeof *m);
     if (m == NULL || !device_enter((struct device *)h)) {
         free(m);
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
-    m->device = (struct device *)h;
-    m->text = read_file(ptx);
-    if (m->text == NULL)
-        fprintf(stderr, "zecuda: no %s: make it with `make zecuda`\n", ptx);
-    if (m->text == NULL || !load(m, name)) {
+    snprintf(file, sizeof file, "%u-%zu", checksum(desc->pInputModule, desc->inputSize), desc->inputSize);
+    if (!open_module(m, (struct device *)h, file)) {
         free(m->text);
         free(m);
         return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;

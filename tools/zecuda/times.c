@@ -86,6 +86,10 @@ static void *entry(void *library, const char *name) {
     return p;
 }
 
+bool times_wanted(void) {
+    return getenv("ZECUDA_TIMES") != NULL;
+}
+
 static bool wanted(const char *what) {
     const char *v = getenv("ZECUDA_TIMES");
     return v != NULL && (what == NULL || strcmp(v, what) == 0);
@@ -210,6 +214,30 @@ static void kernels_close(const struct device *d, uint32_t per_step) {
     cupti.n = 0;
 }
 
+/* The value below which so many of n lie, in the middle of its bucket. */
+static double quantile(const struct exchange_times *x, double share) {
+    double n = 0, seen = 0;
+    for (uint32_t i = 0; i < EXCHANGE_BUCKETS; i++)
+        n += x->took[i];
+    for (uint32_t i = 0; i < EXCHANGE_BUCKETS; i++)
+        if ((seen += x->took[i]) >= share * n)
+            return n > 0 ? i * 0.5 + 0.25 : 0;
+    return 0;
+}
+
+static void exchanges_close(const struct device *d, uint64_t submits) {
+    struct exchange_times x = {0};
+    if (d->exchanges == 0 ||
+        !CUDA(cuMemcpyAsync, (cuda_address)(uintptr_t)&x, d->exchanges, sizeof x, d->side) ||
+        !CUDA(cuStreamSynchronize, d->side) || x.n == 0)
+        return;
+    fprintf(stderr,
+            "zecuda: device %u: %llu exchanges; from the first value pushed to the last one there, in us: "
+            "a tenth below %.1f, median %.1f, a tenth above %.1f; waiting %.1f each, %.1f in a submit\n",
+            d->index, (unsigned long long)x.n, quantile(&x, 0.1), quantile(&x, 0.5), quantile(&x, 0.9),
+            (double)x.wait_ns / 1e3 / (double)x.n, (double)x.wait_ns / 1e3 / (double)submits);
+}
+
 void times_close(struct times *t, const struct device *d) {
     if (t == NULL || t->n == 0) {
         free(t);
@@ -236,6 +264,7 @@ void times_close(struct times *t, const struct device *d) {
             "waiting %.1f, device %.1f, device idle before the next %.1f\n",
             d->index, (unsigned long long)t->n, kept, n, kernels, median(host, n), median(wait, n),
             median(busy, n), median(gap, gaps));
+    exchanges_close(d, t->n);
     kernels_close(d, kernels);
     for (uint32_t i = 0; i < SUBMITS; i++) {
         (void)CUDA(cuEventDestroy_v2, t->submit[i].begin);

@@ -4,6 +4,7 @@
 #define ZECUDA_ZECUDA_H
 
 #include "cuda.h"
+#include "exchange.h"
 
 #include <level_zero/ze_ddi.h>
 #include <level_zero/zes_ddi.h>
@@ -23,6 +24,8 @@ struct device {
     bool read;        /* there was one */
     uint32_t index;
     bool reaches[MAX_DEVICES]; /* the memory of these */
+    cuda_function exchange;    /* zecuda_exchange, once there is a pool of events for it */
+    cuda_address exchanges;    /* a struct exchange_times, with ZECUDA_TIMES */
     char name[ZE_MAX_DEVICE_NAME];
     size_t memory;
 };
@@ -49,16 +52,22 @@ struct kernel {
     uint64_t values[MAX_ARGS]; /* local: bytes */
 };
 
+/* A kernel of zecuda's own, from the folder of PTX files. False: said on stderr. */
+bool module_own(struct device *d, const char *name, cuda_function *f);
+
 struct module {
     struct device *device;
     cuda_module module;
     char *text; /* begins with the lines about kernels (ptx_of) */
 };
 
-/* Events only carry the times of kernels. */
+/* Of a pool for times: `begin` and `end` around a kernel. Of any other pool: a word that is 1 when the event
+ * is signalled, once in the memory of each device of the pool, or once in host memory for all. */
 struct event {
     struct device *device;
     cuda_event begin, end;
+    uint32_t n_words;
+    cuda_address word[MAX_DEVICES]; /* by the device's index; 0: it is not of the pool */
 };
 
 struct launch {
@@ -68,8 +77,11 @@ struct launch {
     uint64_t values[MAX_ARGS]; /* local: offset */
 };
 
+/* The last four can become parts of one launch, in this order (events.c). */
+enum { COMMAND_FILL, COMMAND_KERNEL, COMMAND_COPY, COMMAND_SIGNAL, COMMAND_WAIT, COMMAND_RESET };
+
 struct command {
-    enum { COMMAND_COPY, COMMAND_FILL, COMMAND_KERNEL } op;
+    int op;
     cuda_address to, from;
     size_t bytes;
     uint32_t pattern;
@@ -83,6 +95,10 @@ struct list {
     uint32_t n, capacity, kernels;
     cuda_graph_exec graph; /* of a closed list with kernels */
 };
+
+/* How many commands from the i-th on are one launch of zecuda_exchange, and its argument; 0: none. */
+uint32_t events_join(const struct list *l, uint32_t i, struct exchange *x);
+bool events_launch(const struct device *d, struct exchange *x, cuda_stream s);
 
 struct queue {
     struct device *device;

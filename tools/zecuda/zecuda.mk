@@ -10,7 +10,7 @@ PTX := $(patsubst %,build/ptx/%.ptx,$(ZECUDA_MODULES))
 
 .PHONY: zecuda ptx
 ifeq ($(CL_MISSING),)
-ptx: $(PTX) ## build PTX of the portable GPU kernels (build/ptx)
+ptx: $(PTX) build/ptx/zecuda_exchange.ptx ## build PTX of the portable GPU kernels (build/ptx)
 	@for m in $(ZECUDA_MODULES); do ln -sf $$m.ptx build/ptx/$$(cksum <build/spirv/$$m.spv | tr ' ' -).ptx; done
 zecuda: $(ZECUDA) ptx ## build the Level Zero driver over CUDA (build/libzecuda.so)
 else
@@ -34,6 +34,12 @@ build/ptx/builtins.bc: tools/zecuda/builtins.c
 	    -ffreestanding -O2 -ffp-contract=off -Wall -Wextra -Werror -emit-llvm -S -o $@.ll $<
 	$(Q)sed -i 's/{ nounwind readnone }/{ nounwind readnone willreturn }/' $@.ll
 	$(Q)$(CLANG_CL) -x ir $@.ll --target=nvptx64-nvidia-cuda -Wno-override-module -Xclang -disable-llvm-passes -emit-llvm -c -o $@
+
+build/ptx/zecuda_exchange.ptx: tools/zecuda/exchange.cl tools/zecuda/exchange.h
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  PTX $@")
+	$(Q)$(CLANG_CL) -x cl --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 \
+	    -cl-std=CL2.0 -O2 -Wall -Wextra -Werror -S -o $@ $<
 
 build/ptx/%.ptx: build/spirv/%.spv build/ptx/builtins.bc tools/zecuda/ptx_of
 	$(if $(V),,@echo "  PTX $@")

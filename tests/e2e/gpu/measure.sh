@@ -83,6 +83,56 @@ test_sequences_are_compared_with_llama_batched_bench() {
     printed '^\| tiny:q8_0 \| 1,600, 800% \| 3,200, 1600% \|$'
 }
 
+# A stator whose rate depends on the split, and whose logits by tensor are those of $1.
+split_programs() {
+    programs
+    script "$tmp/root/stator" <<SH
+#!/bin/sh
+rate=100
+case "\$*" in *split=tensor*) rate=160 ;; *level_zero:1*) rate=110 ;; esac
+case \$1 in
+selftest) echo "selftest \$ZECUDA_DPAS" >>"$tmp/selftests"; echo "all 3 cases passed"; exit ;;
+logits)
+    while [ "\$1" != -o ]; do shift; done
+    case "\$*" in *split=tensor*) echo $1 ;; *) echo bits ;; esac >"\$2"
+    exit ;;
+esac
+[ -z "\$ZECUDA_TIMES" ] || echo "zecuda: device 0: 7 exchanges" >&2
+exec "$tmp/rows" \$rate "\$@"
+SH
+    script "$tmp/bin/llama-bench" <<SH
+#!/bin/sh
+rate=50
+case "\$*" in *"-sm tensor"*) rate=60 ;; *"-sm row"*) echo "no rows here" >&2; exit 1 ;; esac
+exec "$tmp/rows" \$rate "\$@"
+SH
+    touch "$tmp/work/bits_q8_0.gguf"
+}
+
+test_splits_of_two_gpus_are_measured_beside_one() {
+    split_programs bits
+    expect 0 measure --tables devices --devices-models tiny:q8_0 --bits-models bits:q8_0
+    [ "$(cat "$tmp/selftests")" = "selftest 0" ] || fail "selftests: $(cat "$tmp/selftests")" # the table does not use the matrix engine
+    printed "^bits:q8_0, logits of 200 tokens, beside the processor's: one GPU: the same bits; two, layers: the same bits; two, tensor: the same bits$"
+    printed '^\| tiny:q8_0 \| one GPU \| 1,000 = 1.00 \| 500 = 1.00 \| 100 = 1.00 \| 50 = 1.00 \|$'
+    printed '^\| tiny:q8_0 \| two, layers \| 1,100 = 1.10 \| 500 = 1.00 \| 110 = 1.10 \| 50 = 1.00 \|$'
+    printed '^\| tiny:q8_0 \| two, rows \| - \| - \| - \| - \|$'
+    printed '^\| tiny:q8_0 \| two, tensor \| 1,600 = 1.60 \| 600 = 1.20 \| 160 = 1.60 \| 60 = 1.20 \|$'
+    printed '^zecuda: device 0: 7 exchanges$'
+    split_programs more
+    expect 1 measure --tables devices --devices-models tiny:q8_0 --bits-models bits:q8_0 --no-selftest
+    printed 'two, layers: the same bits; two, tensor: OTHER BITS$'
+    said 'these figures do not count'
+}
+
+test_no_run_begins_after_the_limit() {
+    split_programs bits
+    sed -i 's/^rate=100$/rate=100; [ "\$1" != logits ] || sleep 0.3/' "$tmp/root/stator"
+    expect 0 measure --tables devices --devices-models tiny:q8_0 --bits-models bits:q8_0 --limit 1
+    said 'stator .*tiny_q8_0.gguf .*: not run, --limit is over'
+    printed '^\| tiny:q8_0 \| two, tensor \| - \| - \| - \| - \|$'
+}
+
 test_what_the_programs_print_is_kept_outside_the_repository() {
     programs
     expect 1 measure --tables speed --raw build/raw
