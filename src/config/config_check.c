@@ -234,11 +234,6 @@ static stator_status check_speculation(const struct check *p) {
         return problem(p, CONFIG_SPECULATION_MODE,
                        "is \"draft\": a run over several hosts (cluster.stages) has no draft model; take "
                        "\"ngram\" or \"off\"");
-    if (c->model.vision[0] != '\0' &&
-        (c->speculation.mode == CONFIG_SPECULATION_DRAFT || c->speculation.mode == CONFIG_SPECULATION_MTP))
-        return problem(p, CONFIG_SPECULATION_MODE,
-                       "guesses by a model, which does not know pictures yet (model.vision); take \"ngram\" "
-                       "or \"off\"");
     char device[CONFIG_NAME] = "";
     if (c->speculation.device[0] != '\0' && !device_name(c->speculation.device, device))
         return problem(p, CONFIG_SPECULATION_DEVICE,

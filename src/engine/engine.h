@@ -338,8 +338,8 @@ struct stator {
     struct planning planning;
     struct engine_start start;
     struct engine_report report;
-    struct engine_device devices[DEVICE_MAX + 1]; /* with the draft's; on a stage above 0 those of other hosts
-                                                     have no device */
+    struct engine_device devices[PLANNING_PARTS]; /* with those of second models; on a stage above 0 those of
+                                                     other hosts have no device */
     struct device_group group;                    /* of a tensor split; else empty */
     struct device_route pairs[DEVICE_MAX][DEVICE_MAX]; /* of a tensor split: from each device to each other */
     void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */

@@ -19,7 +19,7 @@
 
 enum graph_kind {
     GRAPH_FILL,  /* clears cache blocks that the step names, or copies other blocks to them */
-    GRAPH_EMBED, /* out = rows of weight[0] by token id, scaled. The row of a token GRAPH_PICTURE is that of
+    GRAPH_EMBED, /* out = rows of weight[0] by token id, scaled. The row of a picture's token is that of
                     `work`, as it is */
     GRAPH_NORM, /* out = rms_norm(in) * weight[0]; RESIDUAL: out += the normed row; an optional weight[1] then
                  scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart.
@@ -70,7 +70,7 @@ enum graph_kind {
                     */
     GRAPH_BLEND,   /* out += four rows of weight[0], each times a factor, in their order: struct step_blend of
                       each token in `in` */
-    GRAPH_FEATURES, /* out += columns op.features .. of `in`, in the rows of tokens GRAPH_PICTURE */
+    GRAPH_FEATURES, /* out += columns op.features .. of `in`, in the rows of pictures' tokens */
     GRAPH_SPREAD, /* out = heads of `in`, of spread.from columns each, in spread.to columns each: cut off, or
                      with zeros behind them */
     GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all logits are finite */
@@ -82,8 +82,13 @@ enum graph_kind {
     GRAPH_KINDS
 };
 
-/* The id of a token whose row is a picture's: the host has written it (graph.pictures). */
-#define GRAPH_PICTURE (-1)
+/* The id of a token whose row is a picture's: the host has written it (graph.pictures). The MTP head, which
+ * has no such rows, takes that of the token `marker` instead. */
+#define GRAPH_PICTURE(marker) (-1 - (marker))
+
+static inline bool graph_is_picture(int32_t id) {
+    return id < 0;
+}
 
 enum graph_epilogue {
     GRAPH_STORE,    /* out = sum + bias */
@@ -211,7 +216,7 @@ struct graph_attention {
     uint32_t skip; /* number of first tokens that only their own query sees; 0 or 1 */
     bool both;     /* a query also sees the tokens behind it, as many as the window has before it (without a
                       window all). A chunk is then a whole text. */
-    bool pictures; /* a chunk that begins with a token GRAPH_PICTURE is the rest of one picture: its queries
+    bool pictures; /* a chunk that begins with a picture's token is the rest of one picture: its queries
                       see, beside what they see otherwise, all of the chunk. On CPUs only */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
                           a query, or the groups of a product, that are done, and are 0 before and after every
@@ -405,7 +410,7 @@ struct graph_want {
     bool lands;
     /* int8 values with enough rows are stored as tiles (act_tiles.h), for the CPU's kernels. */
     bool tiled;
-    /* Not 0: tokens may be GRAPH_PICTURE. EMBED has a value graph.pictures for their rows, which are so many
+    /* Not 0: tokens may be pictures'. EMBED has a value graph.pictures for their rows, which are so many
      * times as wide as the residual stream: behind the embedding is what the first layers add. */
     uint32_t pictures;
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
@@ -447,7 +452,7 @@ struct graph {
     uint32_t picks;    /* value: [logits_rows] of struct step_pick (argmax), exchange; width 2, f32-sized;
                           GRAPH_NONE without a tail */
     uint32_t pictures; /* value: f32 [batch][n_embd x want.pictures], exchange, a half per slot: rows that the
-                          host writes for tokens GRAPH_PICTURE. A vision tower: the pixels of its patches.
+                          host writes for pictures' tokens. A vision tower: the pixels of its patches.
                           GRAPH_NONE without pictures */
     uint32_t blends;   /* value: struct step_blend [batch], exchange: what the patches of a vision tower take
                           of the table of positions; GRAPH_NONE without one */

@@ -62,10 +62,10 @@ static uint64_t tokens_in_room(const struct planning *s, const struct plan *p) {
     CHECK(host->is_host && host->total <= host->budget);
     for (uint32_t i = 0; i < planning_parts(s); i++) {
         const struct plan_place *place = &p->places[i];
-        const bool shared = s->draft.gguf != NULL && s->draft.beside == i; /* the draft's is taken off */
-        const uint64_t each = place->kv_per_token + (shared ? p->places[s->n_devices].kv_per_token : 0);
-        const bool draft = i == s->n_devices && s->draft.beside != PLANNING_NONE;
-        if (each > 0 && !draft) /* else it has no layer whose cache grows */
+        uint64_t each = place->kv_per_token;
+        for (uint32_t k = i + 1; k < planning_parts(s); k++) /* what is theirs is taken off */
+            each += planning_owner(s, k) == i ? p->places[k].kv_per_token : 0;
+        if (each > 0 && planning_owner(s, i) == i) /* else it has no layer whose cache grows */
             most = ARITH_MIN(most, (place->budget - place->total) / each);
         if (s->devices[i].facts.host_memory)
             in_host += place->kv_per_token;

@@ -63,8 +63,8 @@
 
 #define PLAN_FORMAT     1
 #define PLAN_MAX_SLICES 64
-#define PLAN_MAX_ARENAS 14
-#define PLAN_MAX_PLACES 10
+#define PLAN_MAX_ARENAS 16
+#define PLAN_MAX_PLACES 11
 #define PLAN_MAX_INPUTS 72
 
 struct plan_arena {

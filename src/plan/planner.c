@@ -9,7 +9,7 @@
 #include "plan/parts/kv_disk_plan.h"
 #include "plan/parts/load_window.h"
 #include "plan/parts/plan_device.h"
-#include "plan/planning_draft.h"
+#include "plan/planning_second.h"
 #include "plan/planned_route.h"
 #include "plan/spill.h"
 #include "plan/parts/staging.h"
@@ -44,12 +44,13 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
     add_engine_slice(p, a, "engine's struct", s->engine.bytes);
     add_engine_slice(p, a, "model's directory", gguf_host_bytes(s->gguf));
     add_engine_slice(p, a, "shape, graph, plan", s->tables_bytes);
-    if (s->draft.gguf != NULL) {
-        const bool tower = s->draft.tower != NULL;
+    for (uint32_t i = s->n_devices; i < planning_parts(s); i++) {
+        const struct planning_second *second = planning_second_of(s, i);
+        const bool tower = second->tower != NULL;
         add_engine_slice(p, a, tower ? "vision tower's directory" : "draft model's directory",
-                         gguf_host_bytes(s->draft.gguf));
+                         gguf_host_bytes(second->gguf));
         add_engine_slice(p, a, tower ? "vision tower's shape, graph" : "draft model's shape, graph",
-                         s->draft.tables_bytes);
+                         second->tables_bytes);
     }
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", s->engine.run_bytes(s->engine.context, want));
@@ -100,25 +101,30 @@ static void find_short(const struct planning *s, struct plan *p) {
     }
 }
 
-static stator_status add_draft(struct planning *s, const struct planning_want *want, struct plan *p,
-                               stator_error *e) {
-    const struct planning_want own = planning_draft_want(s, want);
-    return plan_device_add(s, &own, s->n_devices, 0, s->draft.shape->n_layers, p, e);
+static stator_status add_second(struct planning *s, uint32_t index, const struct planning_want *want,
+                                struct plan *p, stator_error *e) {
+    const struct planning_want own = planning_second_want(s, index, want);
+    return plan_device_add(s, &own, index, 0, planning_shape(s, index)->n_layers, p, e);
 }
 
-/* Bytes of the draft model on a GPU that the main model also uses. The main model's budget shrinks by them.
- */
-static stator_status measure_draft(struct planning *s, const struct planning_want *want, struct plan *p,
-                                   stator_error *e) {
-    s->draft.bytes = 0;
-    if (s->draft.gguf == NULL || s->draft.beside == PLANNING_NONE)
-        return STATOR_OK;
-    plan_init(p);
-    stator_status st = add_draft(s, want, p, e);
-    CHECK(st != STATOR_OK || p->n_places == 1);
-    if (st == STATOR_OK)
-        s->draft.bytes = p->places[0].total;
-    return st;
+/* Bytes of the second models on a GPU that the model, or the draft, also uses. The budget of that device
+ * shrinks by them. */
+static stator_status measure_second(struct planning *s, const struct planning_want *want, struct plan *p,
+                                    stator_error *e) {
+    struct planning_second *const all[] = {&s->draft, &s->vision};
+    const uint32_t at[] = {planning_draft_at(s), planning_vision_at(s)};
+    s->draft.bytes = s->vision.bytes = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (all[i]->gguf == NULL || all[i]->beside == PLANNING_NONE)
+            continue;
+        plan_init(p);
+        stator_status st = add_second(s, at[i], want, p, e);
+        if (st != STATOR_OK)
+            return st;
+        CHECK(p->n_places == 1);
+        all[i]->bytes = p->places[0].total;
+    }
+    return STATOR_OK;
 }
 
 /* Adds the devices' places. Device i gets the layers from ends[i - 1] to ends[i] - 1. */
@@ -135,7 +141,10 @@ static stator_status add_devices(struct planning *s, const struct planning_want 
             return st;
     }
     CHECK(p->n_places == s->n_devices && ends[planning_stages(s) - 1] == s->shape->n_layers);
-    return s->draft.gguf != NULL ? add_draft(s, want, p, e) : STATOR_OK;
+    stator_status st = STATOR_OK;
+    for (uint32_t i = s->n_devices; i < planning_parts(s) && st == STATOR_OK; i++)
+        st = add_second(s, i, want, p, e);
+    return st;
 }
 
 /* Estimates decide the split. If a device's real total exceeds its budget, the error of its estimate is added
@@ -205,7 +214,7 @@ static void add_routes(const struct planning *s, struct plan *p) {
 
 stator_status planner_make(struct planning *s, const struct planning_want *want, struct plan *p,
                            stator_error *e) {
-    stator_status st = measure_draft(s, want, p, e);
+    stator_status st = measure_second(s, want, p, e);
     if (st == STATOR_OK)
         st = add_places(s, want, p, e);
     if (st != STATOR_OK)
@@ -295,9 +304,9 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     p->n_inputs = 0;
     plan_add_number(p, "planner", PLANNER_VERSION);
     plan_add_text(p, "model", directory);
-    if (s->draft.gguf != NULL) {
-        planner_directory(s->draft.gguf, directory);
-        plan_add_text(p, s->draft.tower != NULL ? "vision" : "draft", directory);
+    for (uint32_t i = s->n_devices; i < planning_parts(s); i++) {
+        planner_directory(planning_gguf(s, i), directory);
+        plan_add_text(p, planning_second_of(s, i)->tower != NULL ? "vision" : "draft", directory);
     }
     if (s->pictures.bytes > 0) {
         plan_add_number(p, "max_pixels", s->config.vision.max_pixels);

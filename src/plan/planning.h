@@ -86,10 +86,12 @@ struct planning_pictures {
     uint64_t bytes;        /* of all */
 };
 
+#define PLANNING_PARTS (DEVICE_MAX + 2) /* devices of the model, of the draft and of the tower */
+
 /* A second model: one that guesses (speculation.mode = "draft"), or the vision tower (model.vision). Its one
- * device stands behind those of the
- * model, in struct planning and in the plan's places. */
-struct planning_draft {
+ * device stands behind those of the model, that of the tower last, in struct planning and in the plan's
+ * places. */
+struct planning_second {
     struct gguf *gguf;   /* NULL: there is none */
     struct tower *tower; /* NULL: it guesses */
     struct shape *shape;
@@ -98,8 +100,8 @@ struct planning_draft {
     void *place_work;
     uint64_t place_work_bytes;
     struct graph graph;          /* its tables, for that of its device */
-    struct device_choice choice; /* of speculation.device; unless that is empty: the model's first device */
-    uint32_t beside;             /* the GPU of the model whose memory it shares, or PLANNING_NONE */
+    struct device_choice choice; /* of its own key; a draft's without one is the model's first device */
+    uint32_t beside;             /* the device before it whose memory it shares, a GPU, or PLANNING_NONE */
     uint64_t bytes;              /* what it takes of that */
     bool has_states;             /* a cache is one */
 };
@@ -114,10 +116,10 @@ struct planning {
     uint64_t tables_bytes;
     void *place_work;
     uint64_t place_work_bytes;
-    struct planning_device devices[DEVICE_MAX + 1];
+    struct planning_device devices[PLANNING_PARTS];
     char why_cpu[256];  /* "auto" has found GPUs and takes the CPU: why; else "" */
-    uint32_t n_devices; /* of the model; one more, the draft's, is in planning_parts */
-    struct planning_draft draft;
+    uint32_t n_devices; /* of the model; planning_parts has those of the others, too */
+    struct planning_second draft, vision;
     struct device_choice helper; /* the processors, as the helper of GPUs (device_helper.h), */
     bool may_help;               /* if memory.experts lets them */
     uint32_t stage;  /* of this host, in a run over several; devices of others have facts.remote */
@@ -142,9 +144,25 @@ struct planning {
     bool planned;
 };
 
-/* Devices with the draft's, which is the last. */
+/* Devices with those of the draft and the tower, which are the last. */
 static inline uint32_t planning_parts(const struct planning *s) {
+    return s->n_devices + (s->draft.gguf != NULL) + (s->vision.gguf != NULL);
+}
+
+/* The place of the draft's device, and of the tower's. */
+static inline uint32_t planning_draft_at(const struct planning *s) {
+    return s->n_devices;
+}
+
+static inline uint32_t planning_vision_at(const struct planning *s) {
     return s->n_devices + (s->draft.gguf != NULL);
+}
+
+/* Whose device i is; NULL: the model's. */
+static inline const struct planning_second *planning_second_of(const struct planning *s, uint32_t i) {
+    return i < s->n_devices                                     ? NULL
+           : s->draft.gguf != NULL && i == planning_draft_at(s) ? &s->draft
+                                                                : &s->vision;
 }
 
 /* Devices that a step passes one after the other: those of a tensor split work on it together. */
@@ -154,27 +172,37 @@ static inline uint32_t planning_stages(const struct planning *s) {
 
 /* Whose layers device i has. */
 static inline const struct shape *planning_shape(const struct planning *s, uint32_t i) {
-    return i < s->n_devices ? s->shape : s->draft.shape;
+    const struct planning_second *second = planning_second_of(s, i);
+    return second == NULL ? s->shape : second->shape;
 }
 
 static inline const struct gguf *planning_gguf(const struct planning *s, uint32_t i) {
-    return i < s->n_devices ? s->gguf : s->draft.gguf;
+    const struct planning_second *second = planning_second_of(s, i);
+    return second == NULL ? s->gguf : second->gguf;
+}
+
+/* The first device of the GPU whose memory device i uses. */
+static inline uint32_t planning_owner(const struct planning *s, uint32_t i) {
+    const struct planning_second *second = planning_second_of(s, i);
+    return second == NULL || second->beside == PLANNING_NONE ? i : second->beside;
 }
 
 /* Bytes that all of the run have allocated in the memory of GPU i. */
 static inline uint64_t planning_allocated(const struct planning *s, uint32_t i) {
-    const uint32_t other = s->draft.gguf == NULL  ? PLANNING_NONE
-                           : s->draft.beside == i ? s->n_devices
-                           : i == s->n_devices    ? s->draft.beside
-                                                  : PLANNING_NONE;
-    return plan_allocated(&s->plan.places[i]) +
-           (other != PLANNING_NONE ? plan_allocated(&s->plan.places[other]) : 0);
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < planning_parts(s); k++)
+        if (planning_owner(s, k) == planning_owner(s, i))
+            sum += plan_allocated(&s->plan.places[k]);
+    return sum;
 }
 
-/* Memory of device i, without what a draft has of it; 0: the host's. */
+/* Memory of device i, without what second models have of it; 0: the host's. */
 static inline uint64_t planning_memory(const struct planning *s, uint32_t i) {
     const uint64_t all = s->devices[i].facts.memory;
-    const uint64_t taken = s->draft.gguf != NULL && s->draft.beside == i ? s->draft.bytes : 0;
+    uint64_t taken = 0;
+    for (uint32_t k = s->n_devices; k < planning_parts(s); k++)
+        if (planning_second_of(s, k)->beside == i)
+            taken += planning_second_of(s, k)->bytes;
     return all == 0 ? 0 : all > taken ? all - taken : 1;
 }
 

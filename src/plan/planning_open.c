@@ -10,7 +10,7 @@
 #include "plan/fit.h"
 #include "plan/parts/kv_disk_plan.h"
 #include "plan/planner.h"
-#include "plan/planning_draft.h"
+#include "plan/planning_second.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"
 #include "plan/parts/split_choice.h"
@@ -81,7 +81,7 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
         lay_out_graph(s, &c, shape);
         s->place_work_bytes = graph_place_work_bytes(g);
         carve_take(&c, s->place_work_bytes, 1);
-        s->max_plan_blocks = planner_max_blocks(g, s->n_devices) + planning_draft_blocks(s);
+        s->max_plan_blocks = planner_max_blocks(g, s->n_devices) + planning_second_blocks(s);
         carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
         s->tables_bytes = c.used;
         st = pages_map(s->tables_bytes, "the model's graph", &s->tables, e);
@@ -515,8 +515,10 @@ static const char *helps_not(const struct planning *s) {
         if (s->devices[i].facts.host_memory)
             return i < s->n_devices ? "a CPU device of devices.use would share the processors with it, which "
                                       "is not built yet"
-                                    : "speculation.device is the CPU, which would share the processors with "
-                                      "it: take a GPU";
+                   : planning_second_of(s, i) == &s->draft
+                       ? "speculation.device is the CPU, which would share the processors with it: take a GPU"
+                       : "the vision tower runs on the CPU and would share the processors with it, which is "
+                         "not built yet";
     return NULL;
 }
 
@@ -543,7 +545,7 @@ stator_status planning_open(struct planning *s, stator_error *e) {
     if (st == STATOR_OK)
         st = join_devices(s, e);
     if (st == STATOR_OK)
-        st = planning_draft_open(s, &o, e);
+        st = planning_second_open(s, &o, e);
     if (st == STATOR_OK)
         st = map_tables(s, e);
     if (st == STATOR_OK)
@@ -552,7 +554,7 @@ stator_status planning_open(struct planning *s, stator_error *e) {
 }
 
 void planning_close(struct planning *s) {
-    planning_draft_close(s);
+    planning_second_close(s);
     pages_unmap(s->tables, s->tables_bytes);
     gguf_close(s->gguf);
 }
@@ -565,7 +567,7 @@ static void use_first(struct planning *s, const struct device_choice *found, uin
         s->devices[i].facts = found[i].facts;
     }
     s->n_devices = n;
-    planning_draft_place(s);
+    planning_second_place(s);
 }
 
 /* Whether the model with these sizes fits on the first n devices of `found`. *refuses: the device whose

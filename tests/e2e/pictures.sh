@@ -23,8 +23,10 @@ test_plan() {
     expect 0 "$stator" plan "$tmp/box.cfg" --json
     printed '"vision": true'
     printed '"max_pixels": 1500000'
-    expect 2 "$stator" plan "$tmp/box.cfg" --set speculation.mode=mtp
-    said 'does not know pictures yet'
+    expect 0 "$stator" plan "$tmp/box.cfg" --set speculation.mode=draft --set speculation.model=tests/data/pictures/model.gguf
+    printed '^draft/cpu:0'
+    printed '^vision/cpu:0'
+    printed '^KV of the draft model: .*, on draft/cpu:0$'
     expect 2 "$stator" plan "$tmp/box.cfg" --set devices.split=tensor --set devices.use=cpu:0,cpu:1
     said 'model.vision: pictures go neither with devices.split'
     expect 2 "$stator" plan "$tmp/box.cfg" --set model.vision=tests/fuzz/corpus_gguf/good_tower_gemma3.gguf
@@ -40,6 +42,8 @@ test_run() {
     grep -o '"ids":[^]]*' "$tmp/out" >"$tmp/first"
     expect 0 "$stator" run "$tmp/box.cfg" --image $png -p '[IMG]abc' -n 4 --temp 0 --ignore-eos --json --set cpu.threads=1 --set memory.batch=8
     grep -o '"ids":[^]]*' "$tmp/out" | cmp -s - "$tmp/first" || fail "another batch, another answer"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png -p '[IMG]abc' -n 4 --temp 0 --ignore-eos --json --set speculation.mode=draft --set speculation.model=tests/data/pictures/model.gguf
+    grep -o '"ids":[^]]*' "$tmp/out" | cmp -s - "$tmp/first" || fail "with a draft model another answer"
     expect 0 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'a[IMG]b[IMG]c' -n 2 --ignore-eos
     said '^pictures +2 encoded, '
     expect 2 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'a[IMG]b' -n 2

@@ -3,6 +3,7 @@
 #ifndef STATOR_TESTS_PICTURES_MODEL_H
 #define STATOR_TESTS_PICTURES_MODEL_H
 
+#include "hybrid_model.h"
 #include "tiny_model.h"
 #include "tiny_vocab.h"
 #include "tower_model.h"
@@ -102,6 +103,26 @@ static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t r
             tower_model_random(w, &random, name, BLOCK_F32, norm ? 1 : 2,
                                (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
         }
+    tiny_vocab_write(&v, w, "llama");
+    return marker;
+}
+
+/* The same of the architecture qwen35: layers with states, gated attention that rotates a part of its
+ * dimensions, no deepstack. nextn: MTP heads, which mostly say the token again. */
+static inline int32_t pictures_model_hybrid_text(struct gguf_writer *w, uint64_t random, uint32_t nextn) {
+    static struct tiny_vocab v; /* large */
+    struct hybrid_model m = hybrid_model_usual();
+    const int32_t marker = pictures_model_vocab(
+        &v, (const char *const[3]){"<|image_pad|>", "<|vision_start|>", "<|vision_end|>"});
+    m.embd = PICTURES_MODEL_WIDTH;
+    m.vocab = v.n;
+    m.type = BLOCK_F32;
+    m.seed = random;
+    m.blocks += nextn;
+    m.nextn = nextn;
+    m.echoes = nextn > 0;
+    hybrid_model_write(w, m);
+    gguf_writer_array(w, "qwen35.rope.dimension_sections", GGUF_I32, 4, (int32_t[]){4, 2, 2, 0}, 16);
     tiny_vocab_write(&v, w, "llama");
     return marker;
 }

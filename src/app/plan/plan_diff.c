@@ -177,11 +177,13 @@ static const char *reasons_of(const char *arena) {
         const char *arena;
         const char *inputs;
     } table[] = {
-        {"weights", "planner model draft split devices context sequences batch kv_type on_oom pooling"},
+        {"weights", "planner model draft vision max_pixels split devices context sequences batch kv_type "
+                    "on_oom pooling"},
         {"kv",
          "planner model draft context sequences kv_type split devices on_oom speculation nextn checkpoints"},
-        {"scratch", "planner model draft batch logits_rows split devices pooling"},
-        {"exchange", "planner model draft batch logits_rows context sequences split devices pooling"},
+        {"scratch", "planner model draft vision max_pixels batch logits_rows split devices pooling"},
+        {"exchange",
+         "planner model draft vision max_pixels batch logits_rows context sequences split devices pooling"},
         {"driver", "driver_reserve devices"},
         {"staging", "planner model staging batch split devices"},
         {"engine",

@@ -32,7 +32,7 @@ void cpu_nextn_pair(const struct member *m, const struct graph_op *op) {
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     const struct step_chunk *c = chunks_of(m);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
-        const uint32_t row = (uint32_t)tokens[t];
+        const uint32_t row = (uint32_t)(graph_is_picture(tokens[t]) ? GRAPH_PICTURE(tokens[t]) : tokens[t]);
         CHECK(row < w->layout.rows);
         while (t >= c->first + c->n)
             c++;

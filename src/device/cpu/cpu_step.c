@@ -81,7 +81,7 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
     CHECK(width == w->layout.cols);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         uint32_t row = (uint32_t)tokens[t];
-        if (tokens[t] == GRAPH_PICTURE && op->work != GRAPH_NONE) {
+        if (graph_is_picture(tokens[t]) && op->work != GRAPH_NONE) {
             memcpy(x + (size_t)t * width, value_f32(m, op->work) + (size_t)t * m->g->values[op->work].width,
                    width * sizeof *x);
             continue;
@@ -446,7 +446,7 @@ struct sight {
 /* Whether the chunk's tokens are the rest of a picture, which see each other. */
 static bool sees_picture(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
     const int32_t *tokens = (const int32_t *)(const void *)(m->slot + m->h->at_tokens);
-    return op->attention.pictures && tokens[c->first] == GRAPH_PICTURE;
+    return op->attention.pictures && graph_is_picture(tokens[c->first]);
 }
 
 /* Where tokens see both sides, kernels take each query for itself, as if it stood at the end of what it sees.
@@ -533,7 +533,7 @@ struct attention_cut {
 };
 
 static uint32_t queries_of_item(const struct attention_cut *cut, const struct step_chunk *c) {
-    if (cut->single || (cut->pictures && cut->tokens[c->first] == GRAPH_PICTURE))
+    if (cut->single || (cut->pictures && graph_is_picture(cut->tokens[c->first])))
         return 1;
     return ARITH_MIN(kernels_attention_queries(cut->group), (c->n + cut->parts - 1) / cut->parts);
 }

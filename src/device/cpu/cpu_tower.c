@@ -98,7 +98,7 @@ void cpu_tower_features(const struct member *m, const struct graph_op *op) {
     float *x = value_f32(m, op->out);
     CHECK(op->features + width <= stride);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++)
-        if (tokens[t] == GRAPH_PICTURE)
+        if (graph_is_picture(tokens[t]))
             m->d->kernels.add(x + (size_t)t * width, x + (size_t)t * width, in + (size_t)t * stride, width);
 }
 

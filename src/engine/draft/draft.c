@@ -20,7 +20,7 @@ struct draft_turn {
 };
 
 static const struct planning_device *part_of(const struct stator *s) {
-    return &s->planning.devices[s->planning.n_devices];
+    return &s->planning.devices[planning_draft_at(&s->planning)];
 }
 
 /* Tokens that a cache has room for. */
@@ -215,7 +215,7 @@ static stator_status wait(struct stator *s, struct device *device, uint32_t slot
 /* A step of n turns; *picks: of its rows. */
 static stator_status run_step(struct stator *s, uint32_t n, const struct step_pick **picks, stator_error *e) {
     struct speculation_shown *shown = &s->shown.speculation;
-    struct device *device = s->devices[s->planning.n_devices].device;
+    struct device *device = s->devices[planning_draft_at(&s->planning)].device;
     const uint32_t number = (uint32_t)(s->draft.step % part_of(s)->model.slots);
     uint8_t *slot = device->vtable->step_slot(device, number);
     struct step_header *h = (struct step_header *)(void *)slot;
@@ -225,8 +225,10 @@ static stator_status run_step(struct stator *s, uint32_t n, const struct step_pi
         h->cache[i].n_fill = 0;
     for (uint32_t i = 0; i < n; i++)
         add_turn(s, h, slot, &s->draft.turns[i]);
-    const struct engine_step step = {
-        .number = s->draft.step, .at = s->planning.n_devices, .n_tokens = h->n_tokens, .n_rows = h->n_rows};
+    const struct engine_step step = {.number = s->draft.step,
+                                     .at = planning_draft_at(&s->planning),
+                                     .n_tokens = h->n_tokens,
+                                     .n_rows = h->n_rows};
     const uint64_t began = clock_ns();
     stator_status st = device->vtable->submit(device, number, e);
     if (st == STATOR_OK)

@@ -56,7 +56,7 @@ static void add_token(struct stator *s, const struct pass *p, struct engine_sequ
         .slot = sequence, .first = n, .n = 1, .position = position, .hidden = k == 0 ? 1 + g->kept : 1};
     ((int32_t *)(p->at + p->h->at_tokens))[n] = k == 0 ? r->tokens[r->n_tokens - 1] : g->ahead[k - 1];
     ((uint32_t *)(p->at + p->h->at_rows))[n] = n;
-    step_writer_rope(s, p->h, p->at, n, step_writer_text(position));
+    step_writer_rope(s, p->h, p->at, n, pictures_locate(s, r, position));
     for (uint32_t i = 0; i < p->h->n_caches; i++) {
         const struct step_cache *c = &p->h->cache[i];
         const bool paged = s->planning.devices[0].graph.caches[i].kind == GRAPH_PAGED;

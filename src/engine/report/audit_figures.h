@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "os/drm_fdinfo.h"
 #include "os/host_memory.h"
+#include "plan/planning.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +34,7 @@ struct audit {
     uint64_t heap;       /* handed out by malloc, whose growth is a part of that of `others` */
     struct host_memory_machine machine; /* with all of its processes */
     struct drm_figures drm;
-    struct audit_device devices[DEVICE_MAX + 1]; /* of those in host memory nothing */
+    struct audit_device devices[PLANNING_PARTS]; /* of those in host memory nothing */
 };
 
 #endif

@@ -128,8 +128,8 @@ static uint64_t used_in_device(const struct stator *s, uint32_t device, const st
     bool stepped = atomic_load(&s->devices[device].submits) > 0;
     if (strcmp(a->name, "weights") == 0)
         return a->lower_bound;
-    if (strcmp(a->name, "kv") == 0 && device == s->planning.n_devices)
-        return stepped ? a->lower_bound : 0; /* of a draft: each sequence has its own blocks */
+    if (strcmp(a->name, "kv") == 0 && device >= s->planning.n_devices)
+        return stepped ? a->lower_bound : 0; /* of second models: each sequence has its own blocks */
     if (strcmp(a->name, "kv") == 0)
         return used_kv(s, device, false);
     if (strcmp(a->name, "scratch") == 0)
@@ -410,7 +410,7 @@ static void speculation_to_json(const struct stator *s, struct json *j) {
     json_put_u64(j, "guessed", guessed);
     json_put_u64(j, "kept", kept);
     json_put_double(j, "tokens_per_turn", turns > 0 ? 1 + (double)kept / (double)turns : 0);
-    if (s->planning.draft.gguf != NULL && s->planning.draft.tower == NULL) {
+    if (s->planning.draft.gguf != NULL) {
         json_put_string(j, "model", s->planning.draft.shape->model_name);
         json_put_u64(j, "draft_steps", atomic_load(&shown->draft_steps));
         json_put_u64(j, "draft_tokens", atomic_load(&shown->draft_tokens));

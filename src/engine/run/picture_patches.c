@@ -8,11 +8,11 @@
 #define ROPE_BASE 10000.0 /* of towers */
 
 static const struct tower *tower_of(const struct stator *s) {
-    return s->planning.draft.tower;
+    return s->planning.vision.tower;
 }
 
 static const struct planning_device *part_of(const struct stator *s) {
-    return &s->planning.devices[s->planning.n_devices];
+    return &s->planning.devices[planning_vision_at(&s->planning)];
 }
 
 float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half) {
@@ -125,13 +125,14 @@ static void write_patches(const struct stator *s, const struct picture_place *p,
     const struct tower *t = tower_of(s);
     const struct graph *g = &part_of(s)->graph;
     const size_t width = 3 * (size_t)t->patch * t->patch;
-    float *pixels = picture_patches_value(s, s->planning.n_devices, g->pictures, 0);
+    float *pixels = picture_patches_value(s, planning_vision_at(&s->planning), g->pictures, 0);
     float *angles = (float *)(void *)(slot + h->at_rope);
     struct levels levels;
     make_levels(t, &levels);
     struct step_blend *blends = NULL;
     if (g->blends != GRAPH_NONE)
-        blends = (struct step_blend *)(void *)picture_patches_value(s, s->planning.n_devices, g->blends, 0);
+        blends = (struct step_blend *)(void *)picture_patches_value(s, planning_vision_at(&s->planning),
+                                                                    g->blends, 0);
     for (uint32_t i = 0; i < patches; i++) {
         write_angles(t, &p->size, i, angles, h->rope_stride);
         write_pixels(t, &p->size, &levels, p->memory, i, pixels + i * width);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 static const struct tower *tower_of(const struct stator *s) {
-    return s->planning.draft.tower;
+    return s->planning.vision.tower;
 }
 
 /* Tokens of the text model for a row of the tower's. */
@@ -367,7 +367,7 @@ void pictures_expand(const struct stator *s, const stator_request *r, struct req
 
 static stator_status encode(struct stator *s, struct picture_place *p, stator_error *e) {
     const uint64_t began = clock_ns();
-    struct device *d = s->devices[s->planning.n_devices].device;
+    struct device *d = s->devices[planning_vision_at(&s->planning)].device;
     picture_patches_write(s, p, d->vtable->step_slot(d, 0));
     stator_status st = d->vtable->submit(d, 0, e);
     for (bool ended = false; st == STATOR_OK && !ended;)
@@ -514,7 +514,7 @@ void pictures_fill(const struct stator *s, const struct engine_request *r, uint6
                 continue;
             memcpy(rows + token * width, (const float *)p->memory + ((size_t)row * across + column) * width,
                    width * sizeof(float));
-            ids[token] = GRAPH_PICTURE;
+            ids[token] = GRAPH_PICTURE(s->pictures.marker);
         }
     }
 }

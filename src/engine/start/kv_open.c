@@ -58,7 +58,7 @@ static stator_status add_tower(struct stator *s, stator_error *e) {
     sha256_text(&h, "stator " STATOR_VERSION);
     sha256_u64(&h, NUMERICS);
     sha256_u64(&h, s->planning.config.vision.max_pixels);
-    stator_status st = add_model(s->planning.draft.gguf, &h, e);
+    stator_status st = add_model(s->planning.vision.gguf, &h, e);
     sha256_final(&h, s->pictures.tower);
     return st;
 }

@@ -164,8 +164,8 @@ static bool load_job(struct loading *l, struct job *j) {
 
 static void report_progress(struct stator *s, uint64_t done) {
     uint64_t total = s->planning.shape->tensor_bytes;
-    if (s->planning.draft.gguf != NULL)
-        total += s->planning.draft.shape->tensor_bytes;
+    for (uint32_t i = s->planning.n_devices; i < planning_parts(&s->planning); i++)
+        total += planning_shape(&s->planning, i)->tensor_bytes;
     struct engine_event ev = {.kind = ENGINE_PROGRESS, .done = ARITH_MIN(done, total), .total = total};
     (void)ring_push(s->start.events, &ev); /* a lost one is no harm */
 }

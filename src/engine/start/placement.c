@@ -11,7 +11,7 @@ static uint32_t count(uint64_t set) {
 
 /* The node of most GPUs, of the first of them where it is a draw; -1: none is known. */
 static int node_of_gpus(const struct planning *s, const char *root, uint32_t *n_known) {
-    int nodes[DEVICE_MAX + 1];
+    int nodes[PLANNING_PARTS];
     uint32_t n = 0;
     for (uint32_t i = 0; i < planning_parts(s); i++) {
         int node = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(root, s->devices[i].choice.pci);

@@ -263,9 +263,10 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     lay_out(s, &s->planning.want, &c);
     uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->planning.gguf)) +
                       pages_rounded(s->planning.tables_bytes) + pages_rounded(s->start.run_bytes);
-    if (s->planning.draft.gguf != NULL)
-        engine += pages_rounded(gguf_host_bytes(s->planning.draft.gguf)) +
-                  pages_rounded(s->planning.draft.tables_bytes);
+    for (uint32_t i = s->planning.n_devices; i < planning_parts(&s->planning); i++) {
+        const struct planning_second *second = planning_second_of(&s->planning, i);
+        engine += pages_rounded(gguf_host_bytes(second->gguf)) + pages_rounded(second->tables_bytes);
+    }
     if (s->planning.tokenizer_bytes > 0) {
         st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &s->start.tokenizer_memory, e);
         if (st != STATOR_OK)
@@ -329,8 +330,8 @@ stator_status run_state_fill_angles(struct stator *s, stator_error *e) {
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < g->n_angles && st == STATOR_OK; i++)
         st = fill_angles(s, s->planning.gguf, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
-    const bool guesses = s->planning.draft.gguf != NULL && s->planning.draft.tower == NULL;
-    g = guesses ? &s->planning.devices[s->planning.n_devices].graph : NULL;
+    const bool guesses = s->planning.draft.gguf != NULL;
+    g = guesses ? &s->planning.devices[planning_draft_at(&s->planning)].graph : NULL;
     for (uint32_t i = 0; g != NULL && i < g->n_angles && st == STATOR_OK; i++)
         st = fill_angles(s, s->planning.draft.gguf, &g->angles[i],
                          s->draft.rope_frequency + g->angles[i].first / 2, e);

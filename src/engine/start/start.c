@@ -142,7 +142,7 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     const struct planning_device *p = &s->planning.devices[i];
     if (d->device == NULL)
         return STATOR_OK;
-    const bool draft = i == s->planning.n_devices;
+    const bool draft = i >= s->planning.n_devices;
     const bool shared = s->planning.config.devices.tensor && !draft;
     if (d->helper != NULL)
         device_helper_attach(d->helper, d->device, (uint8_t *)s->start.staging + p->at_pinned, &p->pinned);
@@ -222,8 +222,8 @@ stator_status start_devices(struct stator *s, stator_error *e) {
         st = s->planning.devices[i].facts.remote ? STATOR_OK : loader_run(s, i, e);
     if (st == STATOR_OK)
         st = gguf_unchanged(s->planning.gguf, e);
-    if (st == STATOR_OK && s->planning.draft.gguf != NULL)
-        st = gguf_unchanged(s->planning.draft.gguf, e);
+    for (uint32_t i = s->planning.n_devices; i < planning_parts(&s->planning) && st == STATOR_OK; i++)
+        st = gguf_unchanged(planning_gguf(&s->planning, i), e);
     if (st == STATOR_OK)
         st = routes_decide(s, e);
     if (st == STATOR_OK)

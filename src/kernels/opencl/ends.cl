@@ -32,7 +32,7 @@ kernel void embed(CL_ARGUMENTS(EMBED)) {
     global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = CL_STEP(step)->n_tokens;
     for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
-        uint row = (uint)tokens[t];
+        uint row = (uint)(tokens[t] < 0 ? -1 - tokens[t] : tokens[t]); /* graph_is_picture */
         uint panel = row / 16 - first_panel;
         if (panel >= panels) /* also those before the first */
             continue;

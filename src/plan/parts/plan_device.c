@@ -192,8 +192,8 @@ static struct graph_share share_of(const struct planning *s, uint32_t index) {
 static stator_status check_whole_pictures(const struct planning *s, const struct planning_want *want,
                                           const struct device_facts *f, stator_error *e) {
     struct tower_size size;
-    stator_status st = tower_size_of(s->draft.tower, 1, 1, TOWER_PIXELS, &size, e);
-    if (st != STATOR_OK || s->draft.tower->projector != TOWER_GEMMA3)
+    stator_status st = tower_size_of(s->vision.tower, 1, 1, TOWER_PIXELS, &size, e);
+    if (st != STATOR_OK || s->vision.tower->projector != TOWER_GEMMA3)
         return st;
     const uint32_t together = size.across * size.down, least = together + want->sequences - 1;
     if (!f->host_memory)
@@ -201,7 +201,7 @@ static stator_status check_whole_pictures(const struct planning *s, const struct
             e, STATOR_USAGE,
             "model.vision: %s can't compute with pictures whose tokens see each other (projector "
             "%s): all devices of the model must be CPUs so far",
-            f->name, tower_projector_name(s->draft.tower->projector));
+            f->name, tower_projector_name(s->vision.tower->projector));
     if (want->batch < least)
         return error_set(
             e, STATOR_USAGE,
@@ -214,19 +214,19 @@ static stator_status check_whole_pictures(const struct planning *s, const struct
 stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
-    const bool draft = index == s->n_devices;
+    const struct planning_second *second = planning_second_of(s, index);
     CHECK(first < end && index < planning_parts(s));
     struct graph *g = &s->devices[index].graph;
     struct device_model *m = &s->devices[index].model;
-    if (index > 0 && !draft)
+    if (index > 0 && second == NULL)
         graph_layout_rest(g, &s->devices[index - 1].graph);
     memset(m, 0, sizeof *m);
     m->graph = g;
     m->sequences = want->sequences;
     /* One CPU device alone, or a group of them, runs a step inside submit, and its results are read before
      * the next. */
-    m->slots = (planning_stages(s) == 1 || draft) && f->host_memory ? 1 : 2;
-    const bool hosted = want->hosted && !f->host_memory && !draft;
+    m->slots = (planning_stages(s) == 1 || second != NULL) && f->host_memory ? 1 : 2;
+    const bool hosted = want->hosted && !f->host_memory && second == NULL;
     struct graph_want gw = {
         .batch = want->batch,
         .logits_rows = want->logits_rows,
@@ -240,7 +240,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
         .counted = !f->host_memory,
         .tiled = f->host_memory,
-        .pictures = s->draft.tower != NULL && !draft && first == 0 ? 1 + s->draft.tower->deepstacks : 0,
+        .pictures =
+            s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
         .experts_apart = !f->host_memory && !hosted};
     if (gw.pictures > 0 && !f->host_memory)
         return error_set(
@@ -248,7 +249,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
             "model.vision: %s has the model's first layers, and GPUs take no pictures yet: begin "
             "devices.use with \"cpu:0\"",
             f->name);
-    if (s->draft.tower != NULL && !draft) {
+    if (s->vision.tower != NULL && second == NULL) {
         stator_status whole = check_whole_pictures(s, want, f, e);
         if (whole != STATOR_OK)
             return whole;
@@ -259,7 +260,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
             "model.vision: the first %u layers add features of pictures and must be on one device, "
             "%s has the first %u: give it more (devices.split)",
             gw.pictures - 1, f->name, end);
-    if (s->config.devices.tensor && !draft) {
+    if (s->config.devices.tensor && second == NULL) {
         gw.share = share_of(s, index);
         gw.lands = !f->host_memory;
     }
@@ -269,13 +270,13 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     if (st != STATOR_OK)
         return st;
     /* Sequences hold the same blocks everywhere. */
-    CHECK(draft || g->n_caches == s->devices[0].graph.n_caches);
+    CHECK(second != NULL || g->n_caches == s->devices[0].graph.n_caches);
     step_layout(m, want, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
-    st = graph_place(g, slice_limit(want, f), steps, draft ? s->draft.place_work : s->place_work,
-                     draft ? s->draft.place_work_bytes : s->place_work_bytes, slices, e);
+    st = graph_place(g, slice_limit(want, f), steps, second != NULL ? second->place_work : s->place_work,
+                     second != NULL ? second->place_work_bytes : s->place_work_bytes, slices, e);
     m->hosted = st == STATOR_OK && hosted && spill_host_experts(g);
     if (st == STATOR_OK && (want->spill || m->hosted) && !f->host_memory)
         st = spill_choose(s, index, want->spill, slice_limit(want, f), slices, e);
@@ -285,8 +286,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         return st;
     struct plan_place *place =
         plan_add_place(p, f->name, false, f->memory != 0 ? planning_memory(s, index) : s->host_limit);
-    place->is_draft = draft && s->draft.tower == NULL;
-    place->is_vision = draft && s->draft.tower != NULL;
+    place->is_draft = second == &s->draft;
+    place->is_vision = second == &s->vision;
     place->first_layer = first;
     place->n_layers = end - first;
     place->share = gw.share.index;
@@ -302,7 +303,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         return st;
     if (place->is_vision) /* the next picture takes its place */
         place->kv_per_token = 0;
-    if (draft) { /* its copies are its sequences' */
+    if (second != NULL) { /* its copies are its sequences' */
         place->kv_per_sequence += want->checkpoints > 0 ? place->kv_per_checkpoint : 0;
         place->kv_per_checkpoint = 0;
     }
@@ -315,7 +316,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         plan_add_arena(place, "window", slices_rounded(f, window), window);
         plan_add_block(p, "spilled experts, two halves", 27, 0, 0, window, 0, 0);
     }
-    if (!f->host_memory && !(draft && s->draft.beside != PLANNING_NONE)) { /* there is one reserve of a GPU */
+    if (!f->host_memory && planning_owner(s, index) == index) { /* there is one reserve of a GPU */
         plan_add_arena(place, "driver", s->config.memory.driver_reserve, s->config.memory.driver_reserve);
         plan_add_block(p, "reserved for the driver", 23, 0, 0, s->config.memory.driver_reserve, 0, 0);
     }

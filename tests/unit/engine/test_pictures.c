@@ -11,7 +11,6 @@
 
 #include "engine/engine.h"
 
-
 enum { SEED = 7, ACROSS = 5, DOWN = 3, PICTURE_TOKENS = (ACROSS + 1) * DOWN };
 
 static struct gguf_writer text, towers[2];
@@ -230,50 +229,6 @@ static void test_loaded(void **state) {
     stator_close(s);
 }
 
-/* 30 tokens of an answer at temperature 0; draft tokens that were tested. */
-static uint32_t answer_of(stator *s, int32_t out[30]) {
-    const stator_picture pictures[2] = {{png, png_bytes}, {other, other_bytes}};
-    stator_request q = request_of(pictures, 2);
-    q.kind = STATOR_GENERATE;
-    q.max_new = 30;
-    q.ignore_eos = 1;
-    q.sampling = (stator_sampling){.has = STATOR_HAS_TEMPERATURE};
-    uint64_t id = 0;
-    uint32_t n = 0;
-    stator_error e = {0};
-    if (stator_submit(s, &q, &id, &e) != STATOR_OK)
-        fail_msg("%s", e.text);
-    for (;;) {
-        stator_event ev = {.size = sizeof ev};
-        int have = 0;
-        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
-        if (have && ev.kind == STATOR_EVENT_TOKEN)
-            out[n++] = ev.token;
-        if (!have || ev.kind != STATOR_EVENT_DONE)
-            continue;
-        assert_int_equal(n, 30);
-        return ev.n_guessed;
-    }
-}
-
-/* Draft tokens from a text with pictures, whose tokens are all alike, change nothing. */
-static void test_drafts(void **state) {
-    (void)state;
-    static const char *const off[] = {"speculation.mode=off", NULL};
-    static const char *const ngram[] = {"speculation.mode=ngram", "speculation.tokens=4", NULL};
-    static const char *const small[] = {"speculation.mode=ngram", "speculation.tokens=6", "memory.batch=9",
-                                        "cpu.tier=scalar", NULL};
-    const char *const *ways[] = {off, ngram, small};
-    int32_t answers[3][30];
-    for (int i = 0; i < 3; i++) {
-        stator *s = start(ways[i], 1);
-        const uint32_t guessed = answer_of(s, answers[i]);
-        assert_true((guessed > 0) == (i > 0));
-        assert_memory_equal(answers[i], answers[0], sizeof answers[0]);
-        stator_close(s);
-    }
-}
-
 /* Tokens of the prompt that a request with this picture found computed. */
 static uint32_t cached(stator *s, const char *file, size_t bytes, int32_t *answer) {
     int32_t ids[24] = {1, marker};
@@ -360,8 +315,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embeddings),      cmocka_unit_test(test_bits),
         cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_loaded),
-        cmocka_unit_test(test_drafts),          cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_prefix),          cmocka_unit_test(test_places),
     };
     if (argc > 1) {
         const struct tower_model_pixtral m = pictures_model_tower(BLOCK_F32);

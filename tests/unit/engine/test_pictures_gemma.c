@@ -14,7 +14,6 @@
 
 #include "engine/engine.h"
 
-
 enum { SEED = 13, WIDTH = PICTURES_MODEL_WIDTH, WINDOW = 20, ROWS = 16 };
 
 /* -1, -2: <start_of_image> and <end_of_image>. */

@@ -9,12 +9,10 @@
  * (with the other two files: qwen35_logits.f32). PIXELS: those of tests/data/pictures/tower.png. PROMPT:
  * below, with the files of `pictures` for -1. */
 #include "engine_harness.h"
-#include "hybrid_model.h"
 #include "pictures_model.h"
 #include "pictures_play.h"
 
 #include "engine/engine.h"
-
 
 enum { SEED = 11, WIDTH = PICTURES_MODEL_WIDTH * (1 + PICTURES_MODEL_DEEP) };
 
@@ -35,31 +33,14 @@ static char text_paths[MODELS][GGUF_WRITER_PATH], tower_paths[MODELS][GGUF_WRITE
 static stator_picture pictures[2];
 static int32_t ids[PROMPT];
 
-/* A text model like pictures_model_qwen_text's of the architecture qwen35: layers with states, gated
- * attention that rotates a part of its dimensions, no deepstack. */
-static int32_t hybrid_text(struct gguf_writer *w, uint64_t random) {
-    static struct tiny_vocab v; /* large */
-    struct hybrid_model m = hybrid_model_usual();
-    const int32_t marker = pictures_model_vocab(
-        &v, (const char *const[3]){"<|image_pad|>", "<|vision_start|>", "<|vision_end|>"});
-    m.embd = PICTURES_MODEL_WIDTH;
-    m.vocab = v.n;
-    m.type = BLOCK_F32;
-    m.seed = random;
-    hybrid_model_write(w, m);
-    gguf_writer_array(w, "qwen35.rope.dimension_sections", GGUF_I32, 4, (int32_t[]){4, 2, 2, 0}, 16);
-    tiny_vocab_write(&v, w, "llama");
-    return marker;
-}
-
 static int32_t write_model(int i) {
     struct tower_model_qwen m = pictures_model_qwen_tower(i == DEEP_F16 ? BLOCK_F16 : BLOCK_F32);
     m.deep = i == HYBRID ? 0 : m.deep;
     texts[i] = gguf_writer_new();
     towers[i] = gguf_writer_new();
     tower_model_write_qwen(&towers[i], &m, SEED);
-    const int32_t marker =
-        i == HYBRID ? hybrid_text(&texts[i], SEED) : pictures_model_qwen_text(&texts[i], SEED);
+    const int32_t marker = i == HYBRID ? pictures_model_hybrid_text(&texts[i], SEED, 0)
+                                       : pictures_model_qwen_text(&texts[i], SEED);
     assert_true(gguf_writer_finish(&texts[i]) && gguf_writer_finish(&towers[i]));
     return marker;
 }

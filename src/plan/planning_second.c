@@ -1,4 +1,4 @@
-#include "plan/planning_draft.h"
+#include "plan/planning_second.h"
 
 #include "arch/arch.h"
 #include "arch/vision.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Shape and tower live in the tables; the arguments are copies that go. */
-static stator_status map_tables(struct planning_draft *d, const struct shape *shape,
+static stator_status map_tables(struct planning_second *d, const struct shape *shape,
                                 const struct tower *tower, stator_error *e) {
     for (int pass = 0; pass < 2; pass++) {
         struct carve c = pass == 0 ? carve_count() : carve_in(d->tables, d->tables_bytes);
@@ -30,7 +30,7 @@ static stator_status map_tables(struct planning_draft *d, const struct shape *sh
         CHECK(pass == 0 || c.used == d->tables_bytes); /* both passes lay out the same */
         d->tables_bytes = c.used;
         stator_status st =
-            pass == 0 ? pages_map(d->tables_bytes, "the draft model's graph", &d->tables, e) : STATOR_OK;
+            pass == 0 ? pages_map(d->tables_bytes, "a second model's graph", &d->tables, e) : STATOR_OK;
         if (st != STATOR_OK)
             return st;
     }
@@ -38,7 +38,7 @@ static stator_status map_tables(struct planning_draft *d, const struct shape *sh
 }
 
 /* Whether its model keeps states, which its built graph says. */
-static stator_status find_states(struct planning_draft *d, stator_error *e) {
+static stator_status find_states(struct planning_second *d, stator_error *e) {
     struct graph_want want = {.batch = 1, .logits_rows = 1};
     stator_status st = arch_build(&d->graph, d->shape, &want, e);
     for (uint32_t i = 0; st == STATOR_OK && i < d->graph.n_caches; i++)
@@ -48,7 +48,7 @@ static stator_status find_states(struct planning_draft *d, stator_error *e) {
 }
 
 static stator_status read_model(struct planning *s, stator_error *e) {
-    struct planning_draft *d = &s->draft;
+    struct planning_second *d = &s->draft;
     void *memory = NULL;
     stator_status st = gguf_open(s->config.speculation.model, &d->gguf, e);
     if (st == STATOR_OK)
@@ -74,7 +74,7 @@ static stator_status read_model(struct planning *s, stator_error *e) {
 /* What pictures need beside the tower's device. */
 static void size_pictures(struct planning *s) {
     struct planning_pictures *p = &s->pictures;
-    const struct tower *t = s->draft.tower;
+    const struct tower *t = s->vision.tower;
     const uint64_t patches = tower_most_patches(t, s->config.vision.max_pixels);
     p->n = (uint32_t)s->config.vision.pictures;
     p->rows = (uint32_t)(patches / ((uint64_t)t->merge * t->merge));
@@ -135,7 +135,7 @@ static stator_status check_text(const struct planning *s, const struct tower *t,
 
 /* The file of model.vision. What of the model or its devices can't go with it is refused. */
 static stator_status read_tower(struct planning *s, stator_error *e) {
-    struct planning_draft *d = &s->draft;
+    struct planning_second *d = &s->vision;
     struct {
         struct shape shape, text;
         struct tower tower;
@@ -197,20 +197,10 @@ static void name_key(stator_error *e) {
     snprintf(e->text, sizeof e->text, "speculation.device%.480s", rest);
 }
 
-stator_status planning_draft_open(struct planning *s, const struct device_options *o, stator_error *e) {
-    const struct config *c = &s->config;
-    const char *name = c->speculation.device;
+static stator_status open_draft(struct planning *s, const struct device_options *o, stator_error *e) {
+    const char *name = s->config.speculation.device;
     uint32_t one = 0;
-    s->draft.beside = PLANNING_NONE;
-    if (c->model.vision[0] != '\0') {
-        stator_status read = read_tower(s, e);
-        if (read == STATOR_OK)
-            read = device_choose("cpu:0", o, &s->draft.choice, 1, &one, e);
-        if (read == STATOR_OK)
-            planning_draft_place(s);
-        return read;
-    }
-    if (c->speculation.mode != CONFIG_SPECULATION_DRAFT)
+    if (s->config.speculation.mode != CONFIG_SPECULATION_DRAFT)
         return STATOR_OK;
     stator_status st = read_model(s, e);
     if (st == STATOR_OK && name[0] != '\0') {
@@ -219,61 +209,92 @@ stator_status planning_draft_open(struct planning *s, const struct device_option
         if (st != STATOR_OK)
             name_key(e);
     }
-    if (st == STATOR_OK)
-        planning_draft_place(s);
     return st;
 }
 
-void planning_draft_close(struct planning *s) {
-    pages_unmap(s->draft.tables, s->draft.tables_bytes);
-    gguf_close(s->draft.gguf);
+static stator_status open_tower(struct planning *s, const struct device_options *o, stator_error *e) {
+    uint32_t one = 0;
+    if (s->config.model.vision[0] == '\0')
+        return STATOR_OK;
+    stator_status st = read_tower(s, e);
+    return st == STATOR_OK ? device_choose("cpu:0", o, &s->vision.choice, 1, &one, e) : st;
 }
 
-void planning_draft_place(struct planning *s) {
-    struct planning_device *d = &s->devices[s->n_devices];
+stator_status planning_second_open(struct planning *s, const struct device_options *o, stator_error *e) {
+    s->draft.beside = s->vision.beside = PLANNING_NONE;
+    stator_status st = open_draft(s, o, e);
+    if (st == STATOR_OK)
+        st = open_tower(s, o, e);
+    if (st == STATOR_OK)
+        planning_second_place(s);
+    return st;
+}
+
+static void close_one(struct planning_second *d) {
+    pages_unmap(d->tables, d->tables_bytes);
+    gguf_close(d->gguf);
+}
+
+void planning_second_close(struct planning *s) {
+    close_one(&s->draft);
+    close_one(&s->vision);
+}
+
+static void place_one(struct planning *s, struct planning_second *second, uint32_t at) {
+    struct planning_device *d = &s->devices[at];
     char name[sizeof d->facts.name];
-    if (s->draft.gguf == NULL)
-        return;
-    const bool follows = s->draft.tower == NULL && s->config.speculation.device[0] == '\0';
-    d->choice = follows ? s->devices[0].choice : s->draft.choice;
-    d->facts = follows ? s->devices[0].facts : s->draft.choice.facts;
-    d->graph = s->draft.graph;
+    const bool follows = second->tower == NULL && s->config.speculation.device[0] == '\0';
+    const struct device_choice *choice = follows ? &s->devices[0].choice : &second->choice;
+    d->facts = follows ? s->devices[0].facts : second->choice.facts;
+    d->choice = *choice;
+    d->graph = second->graph;
     d->refused = (struct planning_refusal){0};
     d->halved = d->reduced = 0;
-    s->draft.beside = PLANNING_NONE;
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        struct planning_device *of = &s->devices[i];
+    second->beside = PLANNING_NONE;
+    for (uint32_t i = at; i-- > 0;) {
+        const struct planning_device *of = &s->devices[i];
+        const char *slash = strrchr(of->facts.name, '/'); /* of a draft's device */
         if (d->facts.host_memory && of->facts.host_memory)
             d->choice.joins = true;
-        if (!d->facts.host_memory && strcmp(d->facts.name, of->facts.name) == 0)
-            s->draft.beside = i;
+        if (!d->facts.host_memory && strcmp(d->facts.name, slash != NULL ? slash + 1 : of->facts.name) == 0)
+            second->beside = i;
     }
-    snprintf(name, sizeof name, "%s/%.20s", s->draft.tower != NULL ? "vision" : "draft", d->facts.name);
+    snprintf(name, sizeof name, "%s/%.20s", second->tower != NULL ? "vision" : "draft", d->facts.name);
     memcpy(d->facts.name, name, sizeof name);
 }
 
-struct planning_want planning_draft_want(const struct planning *s, const struct planning_want *want) {
-    CHECK(s->draft.gguf != NULL && want->sequences > 0);
+void planning_second_place(struct planning *s) {
+    if (s->draft.gguf != NULL)
+        place_one(s, &s->draft, planning_draft_at(s));
+    if (s->vision.gguf != NULL)
+        place_one(s, &s->vision, planning_vision_at(s));
+}
+
+struct planning_want planning_second_want(const struct planning *s, uint32_t index,
+                                          const struct planning_want *want) {
+    const struct planning_second *second = planning_second_of(s, index);
     struct planning_want own = *want;
-    if (s->draft.tower != NULL) /* a picture is a step */
-        return (struct planning_want){.context = s->draft.shape->context_trained,
+    CHECK(second != NULL && want->sequences > 0);
+    if (second->tower != NULL) /* a picture is a step */
+        return (struct planning_want){.context = second->shape->context_trained,
                                       .sequences = 1,
-                                      .batch = s->draft.shape->context_trained,
+                                      .batch = second->shape->context_trained,
                                       .logits_rows = s->pictures.rows,
                                       .kv_type_k = KERNELS_KV_F32,
                                       .kv_type_v = KERNELS_KV_F32,
                                       .any_slice = want->any_slice};
-    own.context = ARITH_MIN(want->context, s->draft.shape->context_trained);
+    own.context = ARITH_MIN(want->context, second->shape->context_trained);
     own.logits_rows = want->sequences;
     own.guesses = 0;
     /* Of each sequence's states a copy, which its guesses go on with. */
-    own.checkpoints = s->draft.has_states ? want->sequences : 0;
+    own.checkpoints = second->has_states ? want->sequences : 0;
     own.nextn = false;
     own.spill = false;
     own.hosted = false;
     return own;
 }
 
-uint32_t planning_draft_blocks(const struct planning *s) {
-    return s->draft.gguf != NULL ? planner_max_blocks(&s->draft.graph, 1) : 0;
+uint32_t planning_second_blocks(const struct planning *s) {
+    return (s->draft.gguf != NULL ? planner_max_blocks(&s->draft.graph, 1) : 0) +
+           (s->vision.gguf != NULL ? planner_max_blocks(&s->vision.graph, 1) : 0);
 }
