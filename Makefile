@@ -357,7 +357,7 @@ SIM_WRAPS := ring_wake ring_push
 SIM_SERVER_WRAPS := $(SIM_WRAPS) stator_submit edge_thread_start request_log_write edge_pool_alloc edge_pool_zeroed \
     edge_pool_resize recv send close shutdown accept4 setsockopt getsockopt getpeername event_assign event_add event_del \
     event_active event_base_loopbreak event_base_new_with_config event_base_free
-SIM_ENGINE_WRAPS := $(SIM_WRAPS) ring_wait kv_disk_plan_check pthread_create pthread_join read write openat renameat futimens
+SIM_ENGINE_WRAPS := $(SIM_WRAPS) ring_wait pthread_create pthread_join read write openat renameat futimens
 $(BUILD)/tests/test_sim: TEST_LDFLAGS += $(SIM_ENGINE_WRAPS:%=-Wl,--wrap=%)
 $(BUILD)/tests/test_sim_server: TEST_LDFLAGS += $(SIM_SERVER_WRAPS:%=-Wl,--wrap=%)
 .PHONY: print-build print-cl-flags stator-only

@@ -53,7 +53,7 @@
 enum interpose_mode { INTERPOSE_COUNT, INTERPOSE_ABORT };
 
 #define INTERPOSE_FRAMES 24
-#define INTERPOSE_MOST   64 /* violations recorded; more are only counted */
+#define INTERPOSE_MOST   256 /* violations recorded; more are only counted */
 
 struct interpose_violation {
     const char *function;

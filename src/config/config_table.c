@@ -225,9 +225,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {TEXT(cache, kv_dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "Folder for keys, values and checkpoints that leave the memory, also when stator ends. A "
                  "later run of the same model reads them in place of computing a prompt again, with the "
-                 "same answer. The files contain the conversations; only this user can read them. Slots are "
-                 "saved there too (POST /slots/ID?action=save). For devices in host memory (cpu). Empty: no "
-                 "files."},
+                 "same answer, also on other devices. The files contain the conversations; only this user "
+                 "can read them. Slots are saved there too (POST /slots/ID?action=save). Empty: no files."},
     [CONFIG_CACHE_KV_BYTES] =
         {KEY(cache, kv_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = INT64_MAX, .default_text = "8GiB",
          .unit = "bytes",

@@ -113,6 +113,10 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
     device_hosted_lay_out(m, 0, &hosted);
     p->hosted_bytes = hosted.bytes;
     carve_take(&c, hosted.bytes, 1);
+    p->moves = c.used;
+    p->moves_bytes =
+        arith_round_up(sizeof(struct step_moves) + m->moves.pieces * sizeof(struct step_move), CARVE_ALIGN);
+    carve_take(&c, arith_must_mul(device_moves_n(&m->moves), p->moves_bytes), 1);
     p->bytes = c.used;
 }
 

@@ -51,7 +51,8 @@ enum device_arena {
     DEVICE_EXCHANGE,
     DEVICE_WINDOW,
     DEVICE_ARENAS,
-    DEVICE_PINNED = DEVICE_ARENAS /* no arena: the device's pinned part, for launches (launch.h) */
+    DEVICE_PINNED = DEVICE_ARENAS, /* no arena: the device's pinned part, for launches (launch.h); */
+    DEVICE_MOVED                   /* neither: the buffers of moves */
 };
 const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch", "exchange", "window" */
 
@@ -104,6 +105,28 @@ struct device_stream {
     uint64_t half_bytes;
 };
 
+/* Buffers of the host that blocks of the caches are moved to and from (cache.kv_dir): `blocks` of
+ * block_bytes, then `checkpoints` of checkpoint_bytes, one after the other. All devices have the same. */
+struct device_moves {
+    uint32_t blocks, checkpoints; /* 0: there are none */
+    uint64_t block_bytes, checkpoint_bytes;
+    uint32_t pieces; /* that a move has at most */
+};
+static inline uint32_t device_moves_n(const struct device_moves *m) {
+    return m->blocks + m->checkpoints;
+}
+static inline uint64_t device_moves_at(const struct device_moves *m, uint32_t buffer) {
+    return buffer < m->blocks ? buffer * m->block_bytes
+                              : m->blocks * m->block_bytes + (buffer - m->blocks) * m->checkpoint_bytes;
+}
+
+/* What a device has in a block of a cache: all its units. In the buffer they lie head by head, and `apart`
+ * bytes from one layer to the next; all multiples of STEP_MOVE_UNIT. */
+struct device_piece {
+    uint32_t cache, block;
+    uint64_t at, apart;
+};
+
 /* The part of the model that one device runs: a graph with all its places. */
 struct device_model {
     const struct graph *graph;
@@ -113,6 +136,7 @@ struct device_model {
     uint64_t step_bytes;     /* of one descriptor */
     uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
     struct device_stream stream;
+    struct device_moves moves;
     bool hosted; /* the processors compute the layers' experts, which are all spilled (device_helper.h) */
 };
 
@@ -158,6 +182,8 @@ struct device_pinned {
     uint64_t picks[2];  /* struct step_pick [logits_rows]; UINT64_MAX on a device without a tail */
     uint64_t hosted;    /* struct device_hosted; hosted_bytes 0: there is none */
     uint64_t hosted_bytes;
+    uint64_t moves; /* struct step_moves for each of model->moves, moves_bytes each */
+    uint64_t moves_bytes;
     uint64_t bytes; /* in all; 0 for devices in host memory */
 };
 void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
@@ -230,6 +256,7 @@ struct device_setup {
     /* With a tensor split; else NULL. It lives as long as the devices. */
     const struct device_group *group;
     void *pinned;                 /* device_pinned.bytes, aligned to 4096; NULL if that is 0 */
+    void *moved;                  /* the buffers of model->moves, in `staging`; NULL: there are none */
     struct device_helper *helper; /* with model->hosted, attached; else NULL */
     const struct log *log;        /* for what is not worth an error; lives as long as the device */
     const char *kernel_cache;     /* folder of compiled kernels; NULL or "": none */
@@ -276,6 +303,15 @@ struct device_vtable {
     /* Waits at most timeout_ns (0: does not wait) for the slot's step. *ended = false: it still runs. An
      * error (STATOR_DEVICE) is a failed step or a lost device; nothing more may be submitted then. */
     stator_status (*wait)(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended, stator_error *e);
+    /* Begins to copy n pieces between the caches and a buffer of model->moves, which no other move has; out:
+     * from the caches. It takes its place in the order of the device's steps. NULL, as moved: the caches are
+     * host memory. An error: nothing was begun. */
+    stator_status (*move)(struct device *d, uint32_t buffer, bool out, const struct device_piece *pieces,
+                          uint32_t n, stator_error *e);
+    /* Waits at most timeout_ns for the buffer's move; *ended = false: it still runs. An error: the device is
+     * lost. */
+    stator_status (*moved)(struct device *d, uint32_t buffer, uint64_t timeout_ns, bool *ended,
+                           stator_error *e);
     /* Results of the slot's ended step, on the device with the tail: [rows][vocab], and argmax [rows]. */
     const float *(*logits)(struct device *d, uint32_t slot);
     const struct step_pick *(*picks)(struct device *d, uint32_t slot);

@@ -364,6 +364,13 @@ struct stator {
     uint64_t checkpoint_uses;
     struct {
         struct kv_jobs jobs;
+        struct kv_moves {
+            struct device_piece *pieces[DEVICE_MAX]; /* of the next move of each device */
+            uint32_t n_pieces[DEVICE_MAX];
+            struct kv_job **held; /* jobs whose moves run, oldest first */
+            uint32_t n_held;
+            stator_error failed; /* of the first move that did; code STATOR_OK: none */
+        } moves;
         struct kvstore_key root;
         struct kvstore_key *keys;      /* [pool.n_blocks]: of the kept ones; NULL: without cache.kv_dir */
         struct kvstore_key *pictures;  /* [pool.n_blocks]: of kept ones with pictures, pictures_words' hash */

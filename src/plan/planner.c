@@ -37,7 +37,6 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
                               stator_error *e) {
     CHECK(p->n_places == planning_parts(s));
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
-    kv_disk_plan(s, want);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
     staging_add_blocks(s, p);
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
@@ -62,7 +61,7 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
         s->edge_bytes = edge;
     if (s->grammars_bytes > 0)
         plan_add_arena(host, "grammars", s->grammars_bytes, s->grammars_bytes);
-    if (s->kv_disk.bytes > 0)
+    if (s->kv_disk.bytes > 0 && !s->kv_disk.staged)
         plan_add_arena(host, "kv_disk", s->kv_disk.bytes, s->kv_disk.bytes);
     if (s->pictures.bytes > 0)
         plan_add_arena(host, "pictures", s->pictures.bytes, s->pictures.bytes);
@@ -234,6 +233,7 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
     p->rates = s->rates;
     p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
     add_routes(s, p);
+    kv_disk_plan(s, want);
     staging_lay_out(s);
     st = add_host(s, want, p, e);
     if (st != STATOR_OK)

@@ -73,6 +73,8 @@ struct planning_kv_disk {
     uint32_t checkpoints;      /* buffers of checkpoint_bytes */
     uint32_t files;            /* at most */
     uint64_t bytes;            /* of all buffers */
+    bool staged;               /* they are in staging, where GPUs read and write them */
+    uint64_t at_staging;
 };
 
 #define PLANNING_NONE UINT32_MAX

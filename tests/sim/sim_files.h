@@ -149,14 +149,6 @@ bool __wrap_ring_wait(struct ring *r, uint64_t timeout_ns) {
     return true;
 }
 
-stator_status __wrap_kv_disk_plan_check(const struct planning *s, stator_error *e);
-/* The memory of a simulated device can be mapped, although it is none of the host's. */
-stator_status __wrap_kv_disk_plan_check(const struct planning *s, stator_error *e) {
-    (void)s;
-    (void)e;
-    return STATOR_OK;
-}
-
 /* Calls f for each file of the folder. */
 static void sim_each_file(void (*f)(int folder, const char *name, int64_t time, void *context),
                           void *context) {

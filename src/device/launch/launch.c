@@ -155,6 +155,49 @@ static stator_status add_fill(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+/* Units [first, first + left) of the cache are the part's. */
+static void move_part(struct launch_list *b, uint32_t cache, bool spilled, uint32_t buffer, uint64_t moves) {
+    const struct graph_cache *g = &b->g->caches[cache];
+    const struct device_cache *c = &b->m->caches[cache];
+    const struct device_cache_part part = device_cache_part(b->m, cache, spilled);
+    uint32_t left = part.units, first = spilled ? (g->n_layers - c->spilled_layers) * g->units : 0;
+    for (uint32_t slice = part.first; slice < part.end; slice++) {
+        const uint32_t here = ARITH_MIN(left, c->units_per_slice);
+        struct launch *l = launch_add(b, LAUNCH_MOVE, 0, OPENCL_GROUP,
+                                      arith_ceil_div(g->bytes, OPENCL_FILL_PART) * here * b->m->moves.pieces);
+        l->args[0].buffer.arena = DEVICE_PINNED; /* its descriptor is not the step's */
+        l->args[0].buffer.offset = moves;
+        launch_put_move(b, l,
+                        &(struct launch_move_arguments){
+                            .kv = {DEVICE_KV, slice, 0},
+                            .buffer = {DEVICE_MOVED, 0, device_moves_at(&b->m->moves, buffer)},
+                            .units = here,
+                            .first = first,
+                            .layer_units = g->units,
+                            .unit_bytes = c->unit_bytes,
+                            .block_stride = g->bytes,
+                            .cache = cache,
+                        });
+        left -= here;
+        first += here;
+    }
+    CHECK(left == 0);
+}
+
+void launch_moves(const struct device_model *m, const struct launch_traits *t, uint32_t buffer,
+                  uint64_t moves, struct launch *out, uint32_t *n) {
+    struct launch_list b = {.m = m, .g = m->graph, .traits = t, .rows = 1, .out = out};
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        /* A buffer of blocks is for the caches that have blocks of tokens, the others for those that have
+         * none. */
+        if ((m->graph->caches[i].kind == GRAPH_PAGED) != (buffer < m->moves.blocks))
+            continue;
+        move_part(&b, i, false, buffer, moves);
+        move_part(&b, i, true, buffer, moves);
+    }
+    *n = b.n;
+}
+
 void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_weight *w = &b->g->weights[o->weight[0]];

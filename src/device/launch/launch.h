@@ -26,7 +26,7 @@ struct launch_traits {
 
 enum launch_arg_kind {
     LAUNCH_BUFFER, /* zeKernelSetArgumentValue(8 bytes: address of the arena's slice + offset); of
-                      DEVICE_PINNED the pinned part's + offset */
+                      DEVICE_PINNED and DEVICE_MOVED the pinned part's or the buffers' + offset */
     LAUNCH_U32,
     LAUNCH_F32,
     LAUNCH_LOCAL, /* u32 bytes of local memory: zeKernelSetArgumentValue(u32, NULL) */
@@ -111,5 +111,10 @@ void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin,
  * do; the text says what. */
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
                            uint32_t rows, struct launch *out, uint32_t *n, stator_error *e);
+
+/* The launches that move blocks between the caches and a buffer of m->moves, by the buffer's struct
+ * step_moves, which lies at `moves` in the pinned part. *n and out as above. */
+void launch_moves(const struct device_model *m, const struct launch_traits *t, uint32_t buffer,
+                  uint64_t moves, struct launch *out, uint32_t *n);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/shared/opencl.h"
 
 /* An address; arena LAUNCH_OF_PEER: of what device `slice` of the group has given for the op's exchange. */
-#define LAUNCH_OF_PEER (DEVICE_PINNED + 1)
+#define LAUNCH_OF_PEER (DEVICE_MOVED + 1)
 struct launch_at {
     enum device_arena arena;
     uint32_t slice;
@@ -64,6 +64,7 @@ struct launch_states {
 /* name: of the struct and the function; LIST: of the kernel's arguments. */
 #define LAUNCH_KERNELS(F)                                                                                    \
     F(fill, FILL)                                                                                            \
+    F(move, MOVE)                                                                                            \
     F(embed, EMBED)                                                                                          \
     F(softcap, SOFTCAP)                                                                                      \
     F(argmax, ARGMAX)                                                                                        \

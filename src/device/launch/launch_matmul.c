@@ -58,6 +58,7 @@ _Static_assert(sizeof families / sizeof families[0] == DPAS16 + 1, "enum family 
 
 const struct launch_kernel launch_kernels[] = {
     [LAUNCH_FILL] = {"fill", MODULE(ends)},
+    [LAUNCH_MOVE] = {"move", MODULE(ends)},
     [LAUNCH_EMBED] = {"embed", MODULE(ends)},
     [LAUNCH_SOFTCAP] = {"softcap", MODULE(ends)},
     [LAUNCH_ARGMAX] = {"argmax", MODULE(ends)},

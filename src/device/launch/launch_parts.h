@@ -19,6 +19,7 @@ enum { LAUNCH_EACH_MODULES = 0 OPENCL_EACH_MODULES(LAUNCH_ONE) };
 /* Indices of launch_kernels; the matmul kernels follow. */
 enum {
     LAUNCH_FILL,
+    LAUNCH_MOVE,
     LAUNCH_EMBED,
     LAUNCH_SOFTCAP,
     LAUNCH_ARGMAX,

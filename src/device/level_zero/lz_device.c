@@ -6,6 +6,7 @@
 #include "device/level_zero/system/lz_facts.h"
 #include "device/level_zero/lz_helped.h"
 #include "device/level_zero/system/lz_info.h"
+#include "device/level_zero/lz_moves.h"
 #include "device/level_zero/lz_peer.h"
 #include "device/level_zero/lz_steps.h"
 #include "device/level_zero/lz_stream.h"
@@ -91,6 +92,9 @@ static struct lz_device *lay_out(struct carve *c, const struct device_model *m, 
     struct lz_device *d = carve_take(c, 1, sizeof *d);
     lz_steps_lay_out(steps, c, m, trace);
     lz_helped_lay_out(helped, c, m);
+    struct lz_move *moves = lz_moves_lay_out(c, m);
+    if (d != NULL)
+        d->moves = moves;
     return d;
 }
 
@@ -319,6 +323,16 @@ static stator_status lz_wait(struct device *d, uint32_t slot, uint64_t timeout_n
     return lz_steps_wait(self(d), slot, timeout_ns, ended, e);
 }
 
+static stator_status lz_move(struct device *d, uint32_t buffer, bool out, const struct device_piece *pieces,
+                             uint32_t n, stator_error *e) {
+    return lz_moves_begin(self(d), buffer, out, pieces, n, e);
+}
+
+static stator_status lz_moved(struct device *d, uint32_t buffer, uint64_t timeout_ns, bool *ended,
+                              stator_error *e) {
+    return lz_moves_wait(self(d), buffer, timeout_ns, ended, e);
+}
+
 static const float *lz_logits(struct device *d, uint32_t slot) {
     return (const float *)(void *)((uint8_t *)self(d)->setup.pinned + self(d)->pinned.logits[slot]);
 }
@@ -345,6 +359,7 @@ static void lz_settle(struct device *device) {
     struct lz_device *d = self(device);
     lz_helped_settle(d);
     lz_steps_settle(d);
+    lz_moves_settle(d);
     lz_stream_settle(d);
     lz_queue_settle_transfers(&d->queue);
     if (d->queue.hangs)
@@ -355,6 +370,7 @@ static void lz_close(struct device *device) {
     struct lz_device *d = self(device);
     const struct lz_calls *ze = &d->system->ze;
     lz_settle(device);
+    lz_moves_close(d);
     lz_steps_close(d);
     lz_stream_close(d);
     lz_helped_close(d);
@@ -386,6 +402,8 @@ static const struct device_vtable vtable = {
     .step_slot = lz_step_slot,
     .submit = lz_submit,
     .wait = lz_wait,
+    .move = lz_move,
+    .moved = lz_moved,
     .logits = lz_logits,
     .picks = lz_picks,
     .spans = lz_spans,

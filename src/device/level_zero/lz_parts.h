@@ -78,6 +78,13 @@ struct lz_exchange {
     ze_event_handle_t event[3][DEVICE_MAX][DEVICE_MAX];
 };
 
+/* Moves of blocks (lz_moves.h): of each buffer. */
+struct lz_move {
+    struct lz_list list;
+    ze_fence_handle_t fence;
+    bool running;
+};
+
 struct lz_slice {
     uint8_t *memory;
     uint64_t bytes;
@@ -101,6 +108,7 @@ struct lz_device {
     struct lz_stream stream;
     struct lz_helped helped;
     struct lz_exchange exchange;
+    struct lz_move *moves; /* [device_moves_n(&model->moves)] */
     struct device_counters counters;
     uint64_t free_before; /* device memory, before the first slice; 0: not known */
     uint64_t slice_bytes;

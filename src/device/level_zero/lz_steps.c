@@ -7,6 +7,7 @@
 #include "device/level_zero/lz_exchange.h"
 #include "device/level_zero/system/lz_facts.h"
 #include "device/level_zero/lz_helped.h"
+#include "device/level_zero/lz_moves.h"
 #include "device/level_zero/lz_stream.h"
 #include "kernels/shared/opencl.h"
 
@@ -26,7 +27,7 @@ struct recording {
     stator_error *e;
 };
 
-static uint32_t most_launches(const struct device_model *m) {
+uint32_t lz_steps_room(const struct device_model *m) {
     return m->graph->n_ops * LAUNCHES_PER_OP + LAUNCHES_BESIDE + launch_streamed(m);
 }
 
@@ -37,7 +38,7 @@ void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_m
     s->room = carve_take(c, 1, launch_modules_room());
     if (!trace)
         return;
-    s->max_events = most_launches(m);
+    s->max_events = lz_steps_room(m);
     for (int k = 0; k < 2; k++) {
         s->events[k] = carve_take(c, s->max_events, sizeof *s->events[k]);
         for (int b = 0; b < LAUNCH_BUCKETS; b++) {
@@ -180,9 +181,14 @@ static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel
     size_t size = 0;
     switch (a->kind) {
     case LAUNCH_BUFFER: {
-        const bool pinned = a->buffer.arena == DEVICE_PINNED;
-        const struct lz_slice all = {.memory = r->d->setup.pinned, .bytes = r->d->pinned.bytes};
-        const struct lz_slice *s = pinned ? &all : &r->d->slices[a->buffer.arena][a->buffer.slice];
+        const struct device_moves *m = &r->d->model->moves;
+        const struct lz_slice pinned = {.memory = r->d->setup.pinned, .bytes = r->d->pinned.bytes};
+        const struct lz_slice moved = {.memory = r->d->setup.moved,
+                                       .bytes = device_moves_at(m, device_moves_n(m))};
+        const struct lz_slice *s = a->buffer.arena == DEVICE_PINNED ? &pinned
+                                   : a->buffer.arena == DEVICE_MOVED
+                                       ? &moved
+                                       : &r->d->slices[a->buffer.arena][a->buffer.slice];
         CHECK(s->memory != NULL && a->buffer.offset < s->bytes);
         pointer = s->memory + a->buffer.offset;
         value = &pointer;
@@ -232,7 +238,7 @@ static stator_status append_launch(struct recording *r, const struct launch *l) 
     if (z != ZE_RESULT_SUCCESS)
         return lz_queue_error(&d->queue, what, z, r->e);
     ze_event_handle_t event = NULL;
-    if (d->steps.max_events != 0) {
+    if (r->list->ops != NULL) {
         uint32_t at = r->list->first_event + r->list->launches;
         CHECK(at < d->steps.max_events);
         event = d->steps.events[r->slot][at];
@@ -328,7 +334,7 @@ static stator_status build(struct recording *r, enum launch_part part, uint32_t 
     stator_status st = launch_build(d->model, &t, part, r->rows, NULL, n, r->e);
     if (st != STATOR_OK)
         return st;
-    CHECK(*n <= most_launches(d->model));
+    CHECK(*n <= lz_steps_room(d->model));
     return launch_build(d->model, &t, part, r->rows, d->steps.launches, n, r->e);
 }
 
@@ -373,6 +379,17 @@ static stator_status append_ops(struct recording *r, enum launch_part part, uint
 static stator_status close_list(struct recording *r) {
     ze_result_t z = r->d->system->ze.zeCommandListClose(r->list->handle);
     return z == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(&r->d->queue, "zeCommandListClose", z, r->e);
+}
+
+stator_status lz_steps_append(struct lz_device *d, struct lz_list *list, uint32_t n, stator_error *e) {
+    struct recording r = {.d = d, .list = list, .e = e};
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < n && st == STATOR_OK; i++) {
+        st = append_launch(&r, &d->steps.launches[i]);
+        if (st == STATOR_OK)
+            st = append_barrier(&r);
+    }
+    return st == STATOR_OK ? close_list(&r) : st;
 }
 
 static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bucket, stator_error *e) {
@@ -479,7 +496,7 @@ stator_status lz_steps_record(struct lz_device *d, stator_error *e) {
     const struct graph *g = d->model->graph;
     s->n_bodies = launch_buckets(g->want.batch, d->model->stream.tokens, s->body_bounds);
     s->n_tails = g->tail < g->n_ops ? launch_buckets(g->want.logits_rows, 0, s->tail_bounds) : 0;
-    s->launches_bytes = arith_must_mul(most_launches(d->model), sizeof *s->launches);
+    s->launches_bytes = arith_must_mul(lz_steps_room(d->model), sizeof *s->launches);
     CHECK(s->n_bodies > 0 && s->n_bodies <= LAUNCH_BUCKETS && s->n_tails <= LAUNCH_BUCKETS);
     void *memory = NULL;
     stator_status st = pages_map(s->launches_bytes, "the list of a GPU's launches", &memory, e);
@@ -488,6 +505,8 @@ stator_status lz_steps_record(struct lz_device *d, stator_error *e) {
         st = make_events(d, e);
     for (uint32_t slot = 0; slot < d->model->slots && st == STATOR_OK; slot++)
         st = record_slot(d, slot, e);
+    if (st == STATOR_OK)
+        st = lz_moves_record(d, e);
     pages_unmap(s->launches, s->launches_bytes);
     s->launches = NULL;
     return st;

@@ -17,6 +17,10 @@
 void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_model *m, bool trace);
 /* Builds the modules and records all lists. Needs all slices, setup and pinned. */
 stator_status lz_steps_record(struct lz_device *d, stator_error *e);
+/* Launches that a list has at most: as many as steps.launches has room for. */
+uint32_t lz_steps_room(const struct device_model *m);
+/* While lists are recorded: the first n of steps.launches as the whole of another list, without times. */
+stator_status lz_steps_append(struct lz_device *d, struct lz_list *list, uint32_t n, stator_error *e);
 stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *e);
 stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
                             stator_error *e);

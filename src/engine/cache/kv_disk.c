@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "engine/cache/checkpoints.h"
+#include "engine/cache/kv_moves.h"
 #include "engine/cache/kv_slots.h"
 #include "engine/cache/sequences.h"
 #include "engine/run/step_fill.h"
@@ -20,6 +21,7 @@ void kv_disk_lay_out(struct stator *s, struct carve *c) {
     if (p->bytes == 0)
         return;
     kv_jobs_lay_out(&s->kv_disk.jobs, c, n, p->files);
+    kv_moves_lay_out(s, c);
     struct kvstore_key *named = carve_take(c, s->pool.n_blocks, sizeof *named);
     const bool pictures = s->planning.pictures.n > 0;
     s->kv_disk.pictures = carve_take(c, pictures ? s->pool.n_blocks : 0, sizeof *s->kv_disk.pictures);
@@ -31,46 +33,19 @@ void kv_disk_lay_out(struct stator *s, struct carve *c) {
         s->sequences[i].restore.keys = wanted + (size_t)i * (s->pool.n_blocks / sequences);
 }
 
-/* Copies what a device's layers [first, end) have in a block of a cache, between its arena and a buffer. */
-static void copy_layers(const struct stator *s, uint32_t device, uint32_t cache, uint32_t block,
-                        uint32_t first, uint32_t end, uint8_t **at, bool out) {
-    const struct planning_device *p = &s->planning.devices[device];
-    const struct graph_cache *g = &p->graph.caches[cache];
-    const struct device_cache *c = &p->model.caches[cache];
-    struct device *d = s->devices[device].device;
-    const uint32_t slices = device_cache_part(&p->model, cache, false).first;
-    CHECK(c->spilled_layers == 0 && block < c->n_blocks);
-    for (uint32_t u = first * g->units; u < end * g->units; u++, *at += g->bytes) {
-        uint8_t *slice = d->vtable->map(d, DEVICE_KV, slices + u / c->units_per_slice);
-        uint8_t *here = slice + u % c->units_per_slice * c->unit_bytes + block * g->bytes;
-        memcpy(out ? *at : here, out ? here : *at, g->bytes);
-    }
-}
-
-/* All layers in the model's order, and all heads of each: devices have layers, or heads of every layer. */
-static void copy(const struct stator *s, uint32_t cache, uint32_t block, uint8_t **at, bool out) {
-    const bool heads = s->planning.config.devices.tensor;
-    const uint32_t n = s->planning.n_devices;
-    const uint32_t layers = s->planning.devices[0].graph.caches[cache].n_layers;
-    for (uint32_t i = 0; i < n && !heads; i++)
-        copy_layers(s, i, cache, block, 0, s->planning.devices[i].graph.caches[cache].n_layers, at, out);
-    for (uint32_t l = 0; l < layers && heads; l++)
-        for (uint32_t i = 0; i < n; i++)
-            copy_layers(s, i, cache, block, l, l + 1, at, out);
-}
-
 static uint32_t n_caches(const struct stator *s) {
     return s->planning.devices[0].graph.n_caches;
 }
 
 /* What all PAGED caches have in a block of the pool. */
-static void copy_block(const struct stator *s, uint32_t block, struct kv_job *job, bool out) {
+static void copy_block(struct stator *s, uint32_t block, struct kv_job *job, bool out) {
     uint8_t *at = job->data;
     for (uint32_t i = 0; i < n_caches(s); i++)
         if (s->planning.devices[0].graph.caches[i].kind == GRAPH_PAGED)
-            copy(s, i, block, &at, out);
+            kv_moves_add(s, i, block, job, &at, out);
     job->bytes = (uint64_t)(at - job->data);
     CHECK(job->bytes == s->planning.kv_disk.block_bytes);
+    kv_moves_begin(s, job, out);
 }
 
 /* Bytes of the file of a checkpoint. Of windows of one token it has nothing, but some bytes it has. */
@@ -88,17 +63,17 @@ static uint64_t checkpoint_bytes(const struct stator *s, uint32_t end) {
 }
 
 /* What the other caches have in a checkpoint at the end of a text's `end`-th block: their last blocks. */
-static void copy_checkpoint(const struct stator *s, uint32_t slot, uint32_t end, struct kv_job *job,
-                            bool out) {
+static void copy_checkpoint(struct stator *s, uint32_t slot, uint32_t end, struct kv_job *job, bool out) {
     uint8_t *at = job->data;
     for (uint32_t i = 0; i < n_caches(s); i++) {
         uint32_t first = 0;
         const uint32_t n = checkpoints_blocks(s, i, slot, &first);
         for (uint32_t k = end - ARITH_MIN(end, n); k < end; k++)
-            copy(s, i, first + k % n, &at, out);
+            kv_moves_add(s, i, first + k % n, job, &at, out);
     }
     job->bytes = checkpoint_bytes(s, end);
     CHECK(at <= job->data + job->bytes && job->bytes <= s->planning.kv_disk.checkpoint_bytes);
+    kv_moves_begin(s, job, out);
 }
 
 static struct kvstore_key key_before(const struct stator *s, uint32_t block) {
@@ -146,8 +121,10 @@ static void give_ended(struct stator *s, struct kv_job *job);
 static struct kv_job *take_job(struct stator *s, enum kv_job_class class, bool wait) {
     struct kv_jobs *j = &s->kv_disk.jobs;
     struct kv_job *job = kv_jobs_take(j, class, 0);
-    while (job == NULL && wait) {
-        give_ended(s, kv_jobs_ended(j, true));
+    while (job == NULL && wait && (kv_moves_wait(s) || j->outstanding > 0)) {
+        kv_moves_settle(s);
+        if (j->outstanding > 0)
+            give_ended(s, kv_jobs_ended(j, true));
         job = kv_jobs_take(j, class, 0);
     }
     if (job == NULL)
@@ -158,7 +135,7 @@ static struct kv_job *take_job(struct stator *s, enum kv_job_class class, bool w
 static void write_block(struct stator *s, uint32_t block, struct kv_job *job) {
     aim_at(s, job, KV_JOB_WRITE, KV_JOBS_BLOCK, block);
     copy_block(s, block, job, true);
-    kv_jobs_push(&s->kv_disk.jobs, job);
+    kv_moves_push(s, job);
 }
 
 static void save_block(struct stator *s, uint32_t block, bool wait) {
@@ -178,7 +155,7 @@ static void write_checkpoint(struct stator *s, uint32_t slot, struct kv_job *job
     const struct engine_checkpoint *c = &s->checkpoints[slot];
     aim_at(s, job, KV_JOB_WRITE, KV_JOBS_CHECKPOINT, c->block);
     copy_checkpoint(s, slot, c->end, job, true);
-    kv_jobs_push(&s->kv_disk.jobs, job);
+    kv_moves_push(s, job);
 }
 
 bool kv_disk_write_checkpoint(struct stator *s, uint32_t slot) {
@@ -359,7 +336,7 @@ static void place_checkpoint(struct stator *s, struct engine_sequence *q) {
             copy_checkpoint(s, slot, r->until, r->ready, false);
     }
     q->request->slots.bytes += r->ready->bytes;
-    kv_jobs_give_back(&s->kv_disk.jobs, r->ready);
+    kv_moves_give_back(s, r->ready);
     r->ready = NULL;
     end(s, q, slot != CHECKPOINTS_NONE ? r->until : r->from);
     if (slot != CHECKPOINTS_NONE)
@@ -427,21 +404,20 @@ static void give_ended(struct stator *s, struct kv_job *job) {
     if (q != NULL)
         q->restore.jobs--;
     if (q == NULL || q->restore.state == RESTORE_NOT || !take_result(s, q, job))
-        kv_jobs_give_back(&s->kv_disk.jobs, job);
+        kv_moves_give_back(s, job);
 }
 
-bool kv_disk_turn(struct stator *s) {
-    bool moved = false;
+stator_status kv_disk_turn(struct stator *s, stator_error *e) {
     if (!is_on(s))
-        return false;
-    for (struct kv_job *job; (job = kv_jobs_ended(&s->kv_disk.jobs, false)) != NULL; moved = true)
+        return STATOR_OK;
+    for (struct kv_job *job; (job = kv_jobs_ended(&s->kv_disk.jobs, false)) != NULL;)
         give_ended(s, job);
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         struct engine_sequence *q = &s->sequences[i];
         if (q->request != NULL && kv_disk_waits(q) && !step_fill_cancelled(q->request))
             go_on(s, q);
     }
-    return moved;
+    return kv_moves_turn(s, e);
 }
 
 void kv_disk_leave(struct stator *s, struct engine_sequence *q) {
@@ -458,6 +434,7 @@ void kv_disk_settle(struct stator *s) {
         return;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
         s->sequences[i].restore.state = RESTORE_NOT;
+    kv_moves_settle(s);
     while (s->kv_disk.jobs.outstanding > 0)
         give_ended(s, kv_jobs_ended(&s->kv_disk.jobs, true));
 }

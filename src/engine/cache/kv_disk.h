@@ -9,8 +9,8 @@
  * they are read. Each is read into a block of the sequence, which the pool then keeps. Last, a checkpoint is
  * read into a slot, and the sequence resumes it. Whatever is absent or damaged is computed.
  *
- * A block's bytes are those of the caches in the order cache, layer, head: no split, batch or number of
- * sequences changes them. A block is copied only when no step in flight writes it.
+ * A block's bytes are those of the caches in the order cache, layer, head: no device, split, batch or number
+ * of sequences changes them. kv_moves.h copies them. A block is copied only when no step in flight writes it.
  *
  * Nothing happens without cache.kv_dir. Thread: the engine's. */
 #ifndef STATOR_ENGINE_KV_DISK_H
@@ -46,8 +46,8 @@ uint64_t kv_disk_file_bytes(const struct stator *s, uint32_t blocks);
 /* Whether blocks should be read: false if reading has taken longer than computing. read_ns is the time for
  * `read` files, computed_ns that for `computed` tokens. Small numbers decide nothing. */
 bool kv_disk_is_worth(uint64_t read_ns, uint64_t read, uint64_t computed_ns, uint64_t computed);
-/* Continues to restore all sequences. True: something has changed. */
-bool kv_disk_turn(struct stator *s);
+/* Continues to restore all sequences. STATOR_DEVICE: a GPU could not copy a block. */
+stator_status kv_disk_turn(struct stator *s, stator_error *e);
 /* q ends. */
 void kv_disk_leave(struct stator *s, struct engine_sequence *q);
 /* Waits for all jobs and drops their results, because a device has failed. */

@@ -57,6 +57,9 @@ struct kv_job {
     const char *name;
     uint32_t n_text;
     char why[160]; /* not good: why */
+    /* Of kv_moves.h: devices that copy to or from the buffer, by bits, and what comes then. */
+    uint32_t moving;
+    bool pushes;
 };
 
 struct kv_jobs {

@@ -2,6 +2,7 @@
 
 #include "engine/cache/checkpoints.h"
 #include "engine/cache/kv_disk.h"
+#include "engine/cache/kv_moves.h"
 #include "engine/cache/sequences.h"
 
 #include <stdio.h>
@@ -129,7 +130,8 @@ void kv_slots_go_on(struct stator *s, struct engine_sequence *q) {
     for (; r->asked > 0; r->asked--)
         if (!kv_disk_write_block(s, q->blocks[r->asked - 1]))
             return;
-    push_name(s, q);
+    if (!kv_moves_wait(s)) /* a save counts the blocks that have files, so their jobs come first */
+        push_name(s, q);
 }
 
 void kv_slots_saved(struct stator *s, struct engine_sequence *q, const struct kv_job *job) {

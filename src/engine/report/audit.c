@@ -109,7 +109,8 @@ void audit_take(const struct stator *s, struct audit *a) {
     a->not_in_ram += absent_bytes(s->start.tokenizer_memory, s->planning.tokenizer_bytes);
     a->not_in_ram += absent_bytes(s->start.run, s->start.run_bytes);
     a->not_in_ram += absent_bytes(s->start.edge, s->planning.edge_bytes);
-    a->not_in_ram += absent_bytes(s->start.kv_buffers, s->planning.kv_disk.bytes);
+    if (!s->planning.kv_disk.staged)
+        a->not_in_ram += absent_bytes(s->start.kv_buffers, s->planning.kv_disk.bytes);
     a->not_in_ram += absent_bytes(s->start.pictures, s->planning.pictures.bytes);
     a->not_in_ram += absent_bytes(s->front.grammars.memory, s->planning.grammars_bytes);
     a->not_in_ram += absent_bytes(s->planning.tables, s->planning.tables_bytes);

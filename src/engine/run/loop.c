@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "engine/run/balance.h"
 #include "engine/cache/kv_disk.h"
+#include "engine/cache/kv_moves.h"
 #include "engine/cache/kv_slots.h"
 #include "engine/run/pipeline.h"
 #include "engine/run/pooling.h"
@@ -21,6 +22,7 @@
 #include <string.h>
 
 #define ASK_NS   1000000ull   /* longest sleep while the other ranks are asked for their audits */
+#define MOVE_NS  50000ull     /* while a GPU copies blocks beside steps */
 #define PULSE_NS 500000000ull /* longest sleep of an idle run over several hosts */
 
 static bool stopping(const struct stator *s) {
@@ -512,9 +514,10 @@ static stator_status idle(struct stator *s, stator_error *e) {
     if (asks && s->report.collecting != asked)
         s->report.n_notes = 0;
     s->report.collecting = asked;
-    ring_wait(s->front.commands, asks     ? ASK_NS
-                                 : others ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS)
-                                          : UINT64_MAX);
+    ring_wait(s->front.commands, kv_moves_wait(s) ? MOVE_NS
+                                 : asks           ? ASK_NS
+                                 : others         ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS)
+                                                  : UINT64_MAX);
     for (uint32_t i = 0; i < s->planning.n_devices && others && st == STATOR_OK; i++) {
         struct engine_device *d = &s->devices[i];
         struct device_note note;
@@ -534,12 +537,14 @@ static stator_status idle(struct stator *s, stator_error *e) {
 }
 
 enum loop_next loop_round(struct stator *s) {
+    stator_error e = {0};
     take_commands(s);
-    (void)kv_disk_turn(s);
+    stator_status st = kv_disk_turn(s, &e);
+    if (st != STATOR_OK)
+        fail_all(s, &e);
+    st = STATOR_OK;
     drop_ended(s);
     admit_waiting(s);
-    stator_error e = {0};
-    stator_status st = STATOR_OK;
     const bool moved = !s->broken && work(s, &e, &st);
     if (st != STATOR_OK)
         fail_all(s, &e);

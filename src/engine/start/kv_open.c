@@ -63,6 +63,14 @@ static stator_status add_tower(struct stator *s, stator_error *e) {
     return st;
 }
 
+static void give_buffers(struct stator *s) {
+    const struct planning_kv_disk *p = &s->planning.kv_disk;
+    const uint64_t bytes[KV_JOBS_CLASSES] = {
+        [KV_JOBS_BLOCKS] = p->block_bytes, [KV_JOBS_CHECKPOINTS] = p->checkpoint_bytes};
+    uint8_t *staged = (uint8_t *)s->start.staging + p->at_staging;
+    kv_jobs_give_buffers(&s->kv_disk.jobs, p->staged ? staged : s->start.kv_buffers, bytes);
+}
+
 stator_status kv_open(struct stator *s, stator_error *e) {
     const struct config *c = &s->planning.config;
     struct sha256 h;
@@ -78,6 +86,7 @@ stator_status kv_open(struct stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     sha256_final(&h, s->kv_disk.root.sha256);
+    give_buffers(s);
     const struct kvstore_options o = {c->cache.kv_dir, c->cache.kv_bytes, s->planning.kv_disk.files, &s->log};
     return kv_jobs_start(&s->kv_disk.jobs, &o, &s->phase, s->front.commands, e);
 }

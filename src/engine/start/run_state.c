@@ -228,14 +228,11 @@ static stator_status make_edge(struct stator *s, stator_error *e) {
 /* Between the caches and the files of cache.kv_dir. */
 static stator_status make_kv_buffers(struct stator *s, stator_error *e) {
     const struct planning_kv_disk *p = &s->planning.kv_disk;
-    if (p->bytes == 0)
+    if (p->bytes == 0 || p->staged) /* kv_open gives those of staging */
         return STATOR_OK;
     stator_status st = pages_map(p->bytes, "kv_disk", &s->start.kv_buffers, e);
     if (st != STATOR_OK)
         return st;
-    const uint64_t bytes[KV_JOBS_CLASSES] = {
-        [KV_JOBS_BLOCKS] = p->block_bytes, [KV_JOBS_CHECKPOINTS] = p->checkpoint_bytes};
-    kv_jobs_give_buffers(&s->kv_disk.jobs, s->start.kv_buffers, bytes);
     plan_arena_find(plan_find(&s->planning.plan, "host"), "kv_disk")->allocated = p->bytes;
     return STATOR_OK;
 }

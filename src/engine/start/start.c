@@ -152,6 +152,9 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
                                  .group = shared ? &s->group : NULL,
                                  .pinned =
                                      p->pinned.bytes > 0 ? (uint8_t *)s->start.staging + p->at_pinned : NULL,
+                                 .moved = device_moves_n(&p->model.moves) > 0
+                                              ? (uint8_t *)s->start.staging + s->planning.kv_disk.at_staging
+                                              : NULL,
                                  .log = &s->log,
                                  .kernel_cache = s->planning.config.cache.dir};
     stator_status st = d->device->vtable->prepare(d->device, &setup, e);

@@ -25,6 +25,31 @@ kernel void fill(CL_ARGUMENTS(FILL)) {
     }
 }
 
+/* Copies the blocks of a cache that struct step_moves names, of units first .. first + units in one slice,
+ * which begins at kv, to a buffer of the host, or from it. A group has a part of a block, as in `fill`. */
+kernel void move(CL_ARGUMENTS(MOVE)) {
+    global const struct step_moves *moves = (global const struct step_moves *)step;
+    global const struct step_move *list = (global const struct step_move *)(moves + 1) + moves->cache[cache].first;
+    uint apart = moves->cache[cache].apart;
+    uint parts = (block_stride + OPENCL_FILL_PART - 1) / OPENCL_FILL_PART;
+    uint n = moves->cache[cache].n * units * parts;
+    for (uint i = get_group_id(0); i < n; i += get_num_groups(0)) {
+        uint here = i / parts % units, unit = first + here;
+        uint at = list[i / parts / units].at + unit / layer_units * apart +
+                  unit % layer_units * (block_stride / STEP_MOVE_UNIT);
+        global uint4 *kept = (global uint4 *)(kv + here * unit_bytes + list[i / parts / units].block * block_stride);
+        global uint4 *other = (global uint4 *)buffer + at;
+        uint begin = i % parts * (OPENCL_FILL_PART / 16);
+        uint end = min(begin + OPENCL_FILL_PART / 16, block_stride / 16);
+        for (uint j = begin + get_local_id(0); j < end; j += get_local_size(0)) {
+            if (moves->out)
+                other[j] = kept[j];
+            else
+                kept[j] = other[j];
+        }
+    }
+}
+
 /* x[token] = scale * row of the weight, for tokens whose panel lies in this piece: panels first_panel .. +
  * panels. file: the weight's type there. */
 kernel void embed(CL_ARGUMENTS(EMBED)) {

@@ -13,6 +13,12 @@
 #define KERNEL_ARGUMENTS_FILL(X)                                                                             \
     X(BUFFER, uchar, kv) X(U32, units) X(U32, unit_bytes) X(U32, block_stride) X(U32, cache)
 
+/* Its descriptor is a struct step_moves. */
+#define KERNEL_ARGUMENTS_MOVE(X)                                                                             \
+    X(BUFFER, uchar, kv)                                                                                     \
+    X(BUFFER, uchar, buffer)                                                                                 \
+    X(U32, units) X(U32, first) X(U32, layer_units) X(U32, unit_bytes) X(U32, block_stride) X(U32, cache)
+
 #define KERNEL_ARGUMENTS_EMBED(X)                                                                            \
     X(BUFFER, const uchar, piece)                                                                            \
     X(BUFFER, float, x)                                                                                      \

@@ -56,6 +56,24 @@ struct step_cache {
 
 #define STEP_CACHES 4
 
+/* Beside steps: blocks of a device's caches that are copied to a buffer of the host, or from it. The header
+ * is followed by an array of struct step_move. */
+struct step_move {
+    step_u32 block;
+    step_u32 at; /* in the buffer, in STEP_MOVE_UNIT: the block of the device's first unit of the cache */
+};
+
+struct step_moves {
+    step_u32 out; /* 1: from the caches to the buffer */
+    struct step_moved {
+        step_u32 n;     /* blocks of the cache, */
+        step_u32 first; /* from this one of the array on */
+        step_u32 apart; /* in the buffer, from the units of a layer to those of the next, in STEP_MOVE_UNIT */
+    } cache[STEP_CACHES];
+};
+
+#define STEP_MOVE_UNIT 16 /* bytes */
+
 /* What a step runs. */
 #define STEP_TAIL  0 /* only the tail, on the residual stream of the last body */
 #define STEP_BODY  1 /* the layers, and the tail if rows are wanted */

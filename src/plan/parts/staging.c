@@ -50,6 +50,9 @@ void staging_lay_out(struct planning *s) {
         d->at_pinned = at;
         at = arith_must_add(at, pages_rounded(d->pinned.bytes));
     }
+    s->kv_disk.at_staging = at;
+    if (s->kv_disk.staged)
+        at = arith_must_add(at, s->kv_disk.bytes);
     s->staging_bytes = at;
     CHECK(s->staging_bytes >= s->load_window);
 }
@@ -77,4 +80,6 @@ void staging_add_blocks(const struct planning *s, struct plan *p) {
         CHECK(d->at_pinned + d->pinned.bytes <= s->staging_bytes);
         plan_add_block(p, name, (size_t)n, 0, d->at_pinned, d->pinned.bytes, 0, 0);
     }
+    if (s->kv_disk.staged)
+        plan_add_block(p, "blocks for files", 16, 0, s->kv_disk.at_staging, s->kv_disk.bytes, 0, 0);
 }

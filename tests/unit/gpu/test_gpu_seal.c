@@ -7,11 +7,13 @@
 #include "zesim.h"
 #ifndef ZESIM_ABSENT
 #include "interpose.h"
+#include "kv_folder.h"
 
 #define SMALL "slices=1,subslices=1,eus=8,threads=8"
 #define STEPS 10
 
 static const char *model = "configs/demo.gguf";
+static uint32_t n_prompt = 10;
 
 static stator *start(const char *use, const char *more) {
     char devices[96];
@@ -31,11 +33,13 @@ static stator *start(const char *use, const char *more) {
 }
 
 static void run(stator *s, stator_request_kind kind) {
-    static const int32_t prompt[] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    int32_t prompt[36];
+    for (int32_t i = 0; i < 36; i++)
+        prompt[i] = i + 5;
     stator_request q = {.size = sizeof q,
                         .kind = kind,
                         .tokens = prompt,
-                        .n_tokens = 10,
+                        .n_tokens = n_prompt,
                         .max_new = kind == STATOR_GENERATE ? STEPS : 0,
                         .ignore_eos = 1};
     stator_error e;
@@ -101,6 +105,12 @@ static void helped(void) {
     quiet("level_zero:0, level_zero:1", "memory.experts=host", true);
 }
 
+/* Blocks move to files, and in the second run from them. */
+static void kept(void) {
+    n_prompt = 36;
+    quiet("level_zero:0, level_zero:1", kv_folder_set, false);
+}
+
 static void test_nothing_of_ours(void **state) {
     (void)state;
     ZESIM_NEED();
@@ -110,6 +120,9 @@ static void test_nothing_of_ours(void **state) {
     zesim_run("devices=2," SMALL, two_gpus);
     zesim_run("devices=2,peer=none," SMALL, two_gpus);
     zesim_run("devices=1," SMALL, mixed);
+    zesim_run("devices=2," SMALL, kept);
+    zesim_run("devices=2," SMALL, kept);
+    assert_true(kv_folder_each('k', NULL) > 0);
     struct gguf_writer w = gguf_writer_new();
     char path[GGUF_WRITER_PATH];
     experts_model_write(&w, experts_model_small());
@@ -120,7 +133,8 @@ static void test_nothing_of_ours(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_of_ours)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_nothing_of_ours, kv_folder_make, kv_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

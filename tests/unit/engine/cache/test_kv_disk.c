@@ -7,59 +7,19 @@
 #include "hybrid_model.h"
 #include "peer_models.h"
 #include "engine/cache/kv_disk.h"
+#include "kv_folder.h"
 #include "prefix_play.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-static char folder[64], set_folder[96];
 
 static const char *const plain[] = {"server.prefix_cache=false", "memory.context=256", "memory.batch=64",
                                     "cpu.threads=2", NULL};
 
 static int make_folder(void **state) {
-    (void)state;
     interpose_reset(INTERPOSE_COUNT);
-    snprintf(folder, sizeof folder, "/tmp/test_kv_disk.XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        return 1;
-    snprintf(set_folder, sizeof set_folder, "cache.kv_dir=%s", folder);
-    return 0;
-}
-
-/* Calls f for every file of a kind ('k', 'c'; 0: of any); returns how many there are. */
-static unsigned each_file(char kind, void (*f)(const char *path)) {
-    unsigned n = 0;
-    char path[400], end[8];
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    snprintf(end, sizeof end, "-%c.kv", kind);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        size_t length = strlen(e->d_name);
-        if (length < 5 || (kind != 0 && strcmp(e->d_name + length - 5, end) != 0))
-            continue;
-        n++;
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        if (f != NULL && strcmp(e->d_name, "lock") != 0)
-            f(path);
-    }
-    closedir(d);
-    return n;
-}
-
-static void remove_file(const char *path) {
-    assert_int_equal(unlink(path), 0);
-}
-
-static int remove_folder(void **state) {
-    char path[100];
-    (void)state;
-    (void)each_file(0, remove_file);
-    snprintf(path, sizeof path, "%s/lock", folder);
-    (void)unlink(path);
-    return rmdir(folder);
+    return kv_folder_make(state);
 }
 
 static void assert_sealed(void) {
@@ -85,7 +45,7 @@ static const char *const engines[][6] = {
 static void play_model(const char *what, const char *model, uint32_t rounds, bool checkpoints) {
     for (size_t i = 0; i < ENGINES; i++) {
         const char *const *c = engines[i];
-        const char *sets[] = {c[0], c[1], c[2], c[3], c[4], c[5], "cpu.threads=2", set_folder, NULL};
+        const char *sets[] = {c[0], c[1], c[2], c[3], c[4], c[5], "cpu.threads=2", kv_folder_set, NULL};
         struct prefix_play p;
         (void)prefix_play(what, model, sets, plain, rounds, &p);
         assert_sealed();
@@ -93,8 +53,8 @@ static void play_model(const char *what, const char *model, uint32_t rounds, boo
             assert_true(p.stats.kv_hits > 0 && p.stats.kv_tokens >= 32 && p.stats.kv_files_read > 0 &&
                         p.stats.kv_tokens <= p.stats.tokens_cached);
     }
-    assert_true(each_file('k', NULL) > 0);
-    assert_int_equal(each_file('c', NULL) > 0, checkpoints);
+    assert_true(kv_folder_each('k', NULL) > 0);
+    assert_int_equal(kv_folder_each('c', NULL) > 0, checkpoints);
 }
 
 static void dense(void **state) {
@@ -189,8 +149,8 @@ static void assert_same(const struct prefix_play_request *a, const struct prefix
 
 /* A split by heads has the files of any other. */
 static void by_heads(void **state) {
-    const char *one[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
-    const char *heads[] = {"memory.context=256",      "cpu.threads=2",        set_folder,
+    const char *one[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, NULL};
+    const char *heads[] = {"memory.context=256",      "cpu.threads=2",        kv_folder_set,
                            "devices.use=cpu:0,cpu:1", "devices.split=tensor", NULL};
     stator_stats t;
     (void)state;
@@ -202,33 +162,13 @@ static void by_heads(void **state) {
     }
 }
 
-/* An action, beside what else the engine does; its end. */
-static stator_event act(stator *s, stator_slot_action action, uint32_t slot, const char *name) {
-    const stator_slot a = {.size = sizeof a, .action = action, .slot = slot, .name = name};
-    stator_error e = {0};
-    uint64_t id = 0;
-    if (stator_slot_submit(s, &a, &id, &e) != STATOR_OK)
-        fail_msg("%s", e.text);
-    for (;;) {
-        stator_event ev = {.size = sizeof ev};
-        int have = 0;
-        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
-        if (!have || ev.request != id)
-            continue;
-        if (ev.kind != STATOR_EVENT_DONE || ev.reason == STATOR_REASON_FAILED)
-            fail_msg("%s", ev.text);
-        assert_int_equal(ev.slot, slot);
-        return ev;
-    }
-}
-
 /* A text is saved while others are generated, and goes on in engines with other shapes. */
 static void play_slot(const char *model, uint32_t vocab) {
     const char *first[] = {"memory.context=256",
                            "memory.batch=64",
                            "memory.sequences=2",
                            "cpu.threads=2",
-                           set_folder,
+                           kv_folder_set,
                            "server.checkpoints=4",
                            NULL};
     struct prefix_play_request fresh = {.n_prompt = 150, .max_new = 8, .seed = 5}, r, other;
@@ -247,7 +187,7 @@ static void play_slot(const char *model, uint32_t vocab) {
     other = fresh;
     other.max_new = 90;
     prefix_play_submit(s, &other);
-    const stator_event saved = act(s, STATOR_SLOT_SAVE, 0, "text");
+    const stator_event saved = kv_folder_act(s, STATOR_SLOT_SAVE, 0, "text");
     assert_int_equal(saved.n_prompt, 158);
     assert_true(saved.n_cached >= 96 && saved.n_cached <= 128 && saved.n_bytes > 1000);
     stator_cancel(s, other.id);
@@ -255,20 +195,20 @@ static void play_slot(const char *model, uint32_t vocab) {
     assert_sealed();
     for (size_t i = 1; i < ENGINES; i++) {
         const char *const *c = engines[i];
-        const char *sets[] = {c[0],       c[1], c[2], "server.checkpoints=3", c[4], c[5], "cpu.threads=2",
-                              set_folder, NULL};
+        const char *sets[] = {c[0],          c[1], c[2], "server.checkpoints=3", c[4], c[5], "cpu.threads=2",
+                              kv_folder_set, NULL};
         s = harness_start(model, sets);
-        const stator_event restored = act(s, STATOR_SLOT_RESTORE, 0, "text");
+        const stator_event restored = kv_folder_act(s, STATOR_SLOT_RESTORE, 0, "text");
         assert_int_equal(restored.n_cached, saved.n_cached);
         assert_true(restored.n_bytes > 1000);
-        const stator_event again = act(s, STATOR_SLOT_SAVE, 0, "again");
+        const stator_event again = kv_folder_act(s, STATOR_SLOT_SAVE, 0, "again");
         assert_int_equal(again.n_cached, saved.n_cached);
         r = fresh;
         prefix_play_submit(s, &r);
         prefix_play_collect(s, &r, 1);
         assert_same(&fresh, &r);
         assert_true(r.n_cached >= 96);
-        const stator_event erased = act(s, STATOR_SLOT_ERASE, 0, NULL);
+        const stator_event erased = kv_folder_act(s, STATOR_SLOT_ERASE, 0, NULL);
         assert_int_equal(erased.n_cached, 158);
         stator_close(s);
         assert_sealed();
@@ -315,22 +255,22 @@ static void cut(const char *path) {
 
 /* All of a prompt but its last block comes from files, exactly; with damaged files, nothing does. */
 static void damaged(void **state) {
-    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
-    void (*const harm[])(const char *path) = {flip, cut, remove_file};
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, NULL};
+    void (*const harm[])(const char *path) = {flip, cut, kv_folder_remove_file};
     stator_stats t;
     (void)state;
     const struct prefix_play_request fresh = ask(plain, 200, &t);
     struct prefix_play_request r = ask(sets, 200, &t);
     assert_same(&fresh, &r);
     assert_int_equal(r.n_cached, 0);
-    assert_int_equal(each_file('k', NULL), 6);
+    assert_int_equal(kv_folder_each('k', NULL), 6);
     for (size_t i = 0; i < sizeof harm / sizeof *harm; i++) {
         r = ask(sets, 200, &t);
         assert_same(&fresh, &r);
         assert_int_equal(r.n_cached, 192);
         assert_true(t.kv_hits == 1 && t.kv_tokens == 192 && t.kv_files_read == 6 && t.kv_wait_ns > 0);
         assert_true(t.kv_files == 6 && t.kv_bytes_read < t.kv_file_bytes);
-        (void)each_file('k', harm[i]);
+        (void)kv_folder_each('k', harm[i]);
         r = ask(sets, 200, &t);
         assert_same(&fresh, &r);
         assert_int_equal(r.n_cached, 0);
@@ -344,21 +284,21 @@ static void damaged(void **state) {
 
 /* Another KV type, another model and a longer context have files of their own, or the same ones. */
 static void foreign(void **state) {
-    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
-    const char *q8[] = {"memory.context=256", "cpu.threads=2", set_folder, "memory.kv_type=q8_0", NULL};
-    const char *longer[] = {"memory.context=1024", "cpu.threads=1", set_folder, NULL};
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, NULL};
+    const char *q8[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, "memory.kv_type=q8_0", NULL};
+    const char *longer[] = {"memory.context=1024", "cpu.threads=1", kv_folder_set, NULL};
     stator_stats t;
     (void)state;
     (void)ask(sets, 200, &t);
     assert_int_equal(ask(q8, 200, &t).n_cached, 0);
     assert_int_equal(ask(q8, 200, &t).n_cached, 192);
     assert_int_equal(ask(longer, 200, &t).n_cached, 192);
-    assert_int_equal(each_file('k', NULL), 12);
+    assert_int_equal(kv_folder_each('k', NULL), 12);
 }
 
 /* A second engine reads what the first one, which still runs, has written. */
 static void two_engines(void **state) {
-    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, NULL};
     stator_stats t;
     (void)state;
     (void)ask(sets, 200, &t);
@@ -371,7 +311,7 @@ static void two_engines(void **state) {
 
 /* A limit of files stands for a full disk: the answers are right, and a line says what happened. */
 static void full_disk(void **state) {
-    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, NULL};
     struct rlimit old, small;
     stator_stats t;
     (void)state;
@@ -388,19 +328,19 @@ static void full_disk(void **state) {
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(each_file('k', NULL), 0);
+    assert_int_equal(kv_folder_each('k', NULL), 0);
 }
 
 /* A budget of a few blocks: the folder stays within it. */
 static void budget(void **state) {
-    const char *sets[] = {"memory.context=512", "cpu.threads=2", set_folder, "cache.kv_bytes=1MiB", NULL};
+    const char *sets[] = {"memory.context=512", "cpu.threads=2", kv_folder_set, "cache.kv_bytes=1MiB", NULL};
     struct prefix_play p;
     (void)state;
     prefix_play_texts = PREFIX_PLAY_TEXTS;
     for (int i = 0; i < 2; i++)
         (void)prefix_play("budget", "configs/demo.gguf", sets, plain, 20, &p);
     assert_true(p.stats.kv_file_bytes <= 1u << 20 && p.stats.kv_files_written > 0);
-    assert_true(each_file('k', NULL) <= 15);
+    assert_true(kv_folder_each('k', NULL) <= 15);
     assert_sealed();
 }
 
@@ -427,20 +367,20 @@ static stator_status refused(const char *const *sets, size_t n, char *text, size
 
 static void refusals(void **state) {
     char text[512];
-    const char *sets[] = {set_folder, "server.prefix_cache=false"};
+    const char *sets[] = {kv_folder_set, "server.prefix_cache=false"};
     (void)state;
     assert_int_equal(refused(sets, 2, text, sizeof text), STATOR_USAGE);
     assert_non_null(strstr(text, "needs server.prefix_cache"));
-    assert_int_equal(chmod(folder, 0777), 0);
+    assert_int_equal(chmod(kv_folder, 0777), 0);
     assert_int_equal(refused(sets, 1, text, sizeof text), STATOR_FAILED);
     assert_non_null(strstr(text, "other users can write"));
-    assert_int_equal(chmod(folder, 0700), 0);
+    assert_int_equal(chmod(kv_folder, 0700), 0);
     const char *absent[] = {"cache.kv_dir=/nowhere/at/all"};
     assert_int_equal(refused(absent, 1, text, sizeof text), STATOR_FAILED);
     assert_non_null(strstr(text, "/nowhere/at/all"));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, kv_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
