@@ -78,6 +78,11 @@ typedef struct stator_options {
                   copies of windows and states for it, as it does where there is memory for a server */
     uint32_t grammars; /* compiled grammars that the plan has memory for, at least: server.grammars of them
                           where there is memory for a server */
+    /* NULL, or an engine of this process that is open, not started, and planned before this one is: this one
+     * is planned with the memory that it leaves (memory.host_limit is of both), and on a processor their
+     * steps take turns. It may have been opened beside another one itself. The same thread drives all of
+     * them. */
+    stator *beside;
 } stator_options;
 
 /* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */
@@ -652,6 +657,7 @@ typedef struct stator_audit {
     uint64_t available;        /* MemAvailable */
     uint64_t available_sealed; /* when the engine was sealed */
     int64_t unnamed_grown;     /* since then */
+    uint64_t beside; /* planned memory of the engines beside this one (options.beside) that is in RAM */
 } stator_audit;
 /* STATOR_DOES_NOT_FIT: something is wrong (audit->text) and the config says memory.strict = true. */
 stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e);

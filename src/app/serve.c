@@ -78,7 +78,7 @@ int serve_command(int argc, char **argv) {
     stator_error e;
     stator_status st = server_read_settings(v.config, v.set.items, v.set.n, &v.settings, &e);
     if (st == STATOR_OK)
-        st = session_open_as(SESSION_SERVE, v.config, &v.set, v.expect_plan, &v.engine, &e);
+        st = session_open_as(SESSION_SERVE, v.config, &v.set, v.expect_plan, NULL, &v.engine, &e);
     if (st == STATOR_OK)
         st = listen_and_start(&v, &e);
     server_close(v.server);

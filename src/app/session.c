@@ -113,8 +113,8 @@ stator_status session_look(const char *config, const struct options_list *set, s
 }
 
 stator_status session_open_as(enum session_purpose purpose, const char *config,
-                              const struct options_list *set, const char *expect_plan, stator **s,
-                              stator_error *e) {
+                              const struct options_list *set, const char *expect_plan, stator *beside,
+                              stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -122,6 +122,7 @@ stator_status session_open_as(enum session_purpose purpose, const char *config,
                         .log = print_log,
                         .progress = on_progress,
                         .expect_plan = expect_plan,
+                        .beside = beside,
                         .serve = purpose == SESSION_SERVE,
                         .reuse = purpose == SESSION_CHAT};
     return open_to_run(&o, s, e);
@@ -129,7 +130,7 @@ stator_status session_open_as(enum session_purpose purpose, const char *config,
 
 stator_status session_open_for(const char *config, const struct options_list *set,
                                const struct options_list *devices, uint32_t stage,
-                               enum session_purpose purpose, stator **s, stator_error *e) {
+                               enum session_purpose purpose, stator *beside, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -138,6 +139,7 @@ stator_status session_open_for(const char *config, const struct options_list *se
                         .devices = devices->items,
                         .n_devices = devices->n,
                         .described = 1,
+                        .beside = beside,
                         .stage = stage,
                         .serve = purpose == SESSION_SERVE,
                         .reuse = purpose == SESSION_CHAT};
@@ -332,6 +334,8 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     print_figure(out, "-", a.not_in_ram, "of it not in RAM: never written, or swapped out");
     print_figure(out, "+", a.before, "the process before the engine");
     print_library(out);
+    if (a.beside > 0)
+        print_figure(out, "+", a.beside, "planned for the other models, as far as it is in RAM");
     print_figure(out, a.others < 0 ? "-" : "+", (uint64_t)(a.others < 0 ? -a.others : a.others),
                  "libraries, drivers, the program around the engine");
     print_figure(out, "=", a.kernel, "private by the kernel (RssAnon + RssShmem)");

@@ -25,14 +25,15 @@ stator_status session_look(const char *config, const struct options_list *set, s
 /* What requests will come: one after the other with nothing in common, a conversation's, a server's, whose
  * memory is then planned. */
 enum session_purpose { SESSION_RUN, SESSION_CHAT, SESSION_SERVE };
+/* beside: as in stator_options. */
 stator_status session_open_as(enum session_purpose purpose, const char *config,
-                              const struct options_list *set, const char *expect_plan, stator **s,
-                              stator_error *e);
+                              const struct options_list *set, const char *expect_plan, stator *beside,
+                              stator **s, stator_error *e);
 /* The same for devices that may only be described (`--device`, devices.facts); such an engine can plan but
  * not start. stage: as in stator_options. */
 stator_status session_open_for(const char *config, const struct options_list *set,
                                const struct options_list *devices, uint32_t stage,
-                               enum session_purpose purpose, stator **s, stator_error *e);
+                               enum session_purpose purpose, stator *beside, stator **s, stator_error *e);
 
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);

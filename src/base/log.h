@@ -10,6 +10,7 @@ struct log {
     void (*write)(void *context, stator_log_level level, const char *line); /* NULL: silent */
     void *context;
     stator_log_level level; /* lines above it are dropped */
+    const char *name;       /* in front of each line, where several engines write; NULL: nothing is */
 };
 
 __attribute__((format(printf, 3, 4))) void log_write(const struct log *l, stator_log_level level,

@@ -32,6 +32,7 @@ struct parse {
     stator_error *e;
     const char *name;   /* of the file, as shown in errors */
     const char *folder; /* relative paths of the source being read are relative to it */
+    const char *wanted; /* of `models`: the name of --set model.name; NULL: none is named */
 };
 
 /* The start of text without control characters: errors go to terminals. */
@@ -388,25 +389,140 @@ static stator_status put_setting(struct parse *p, const char *section, const con
     return st;
 }
 
+/* "FILE:LINE" of a setting. */
+static const char *where_of(const struct parse *p, const config_setting_t *s, char out[WHERE]) {
+    snprintf(out, WHERE, "%s:%u", p->name, (unsigned)config_setting_source_line(s));
+    return out;
+}
+
+static stator_status put_section(struct parse *p, const config_setting_t *section) {
+    const char *name = config_setting_name(section);
+    char where[WHERE];
+    where_of(p, section, where);
+    if (!section_known(name))
+        return unknown_section(p, where, name);
+    if (!config_setting_is_group(section))
+        return error_set(p->e, STATOR_USAGE, "%s: %s is a section: write %s = { key = value; .. }", where,
+                         name, name);
+    stator_status st = STATOR_OK;
+    for (int k = 0; k < config_setting_length(section) && st == STATOR_OK; k++)
+        st = put_setting(p, name, config_setting_get_elem(section, (unsigned)k));
+    return st;
+}
+
+/* --- models = ( { name = "a"; path = ..; memory = { .. } }, .. ) */
+
+/* A name that clients can give, and that --set model.name=NAME can choose. */
+static stator_status take_name(struct parse *p, const config_setting_t *model) {
+    const char *name = NULL;
+    char where[WHERE], text[SHOWN];
+    struct config *c = p->c;
+    where_of(p, model, where);
+    if (!config_setting_is_group(model) || config_setting_lookup_string(model, "name", &name) != CONFIG_TRUE)
+        return error_set(p->e, STATOR_USAGE,
+                         "%s: models[%u] has no name: expected models = ( { name = \"chat\"; path = "
+                         "\"FILE.gguf\" }, .. )",
+                         where, c->models.n);
+    const size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@+-");
+    if (n == 0 || name[n] != '\0' || n >= sizeof c->models.name[0])
+        return error_set(p->e, STATOR_USAGE,
+                         "%s: models[%u].name is \"%s\"; expected at most %zu letters, digits and ._:/@+-",
+                         where, c->models.n, shown(name, text), sizeof c->models.name[0] - 1);
+    for (uint32_t i = 0; i < c->models.n; i++)
+        if (strcmp(c->models.name[i], name) == 0)
+            return error_set(p->e, STATOR_USAGE, "%s: models[%u] and models[%u] have the same name, \"%s\"",
+                             where, i, c->models.n, name);
+    memcpy(c->models.name[c->models.n++], name, n + 1);
+    return STATOR_OK;
+}
+
+/* What belongs to the process, or (shared) can't be the same for two models. */
+static stator_status check_place(struct parse *p, const config_setting_t *section) {
+    static const char *const of_all[] = {"server", "log", "cluster", "model", "models"};
+    const config_setting_t *limit = config_setting_get_member(section, "host_limit");
+    const char *name = config_setting_name(section);
+    char where[WHERE];
+    for (size_t i = 0; i < sizeof of_all / sizeof of_all[0]; i++)
+        if (strcmp(name, of_all[i]) == 0)
+            return error_set(p->e, STATOR_USAGE, "%s: %s can't stand in a group of models: %s",
+                             where_of(p, section, where), name,
+                             i < 3 ? "it is of all models, so write it outside"
+                                   : "write the keys of model themselves, such as path = \"FILE.gguf\"");
+    if (strcmp(name, "memory") == 0 && limit != NULL)
+        return error_set(
+            p->e, STATOR_USAGE,
+            "%s: memory.host_limit can't stand in a group of models: it is of all models, so write "
+            "it outside",
+            where_of(p, limit, where));
+    return STATOR_OK;
+}
+
+static stator_status put_model(struct parse *p, const config_setting_t *model) {
+    stator_status st = STATOR_OK;
+    for (int i = 0; i < config_setting_length(model) && st == STATOR_OK; i++) {
+        const config_setting_t *s = config_setting_get_elem(model, (unsigned)i);
+        if (!config_setting_is_group(s)) {
+            st = put_setting(p, "model", s);
+            continue;
+        }
+        st = check_place(p, s);
+        if (st == STATOR_OK)
+            st = put_section(p, s);
+    }
+    return st;
+}
+
+/* The names of all, and the settings of the one that is wanted; of one alone, those. */
+static stator_status put_models(struct parse *p, const config_setting_t *models) {
+    struct config *c = p->c;
+    char where[WHERE];
+    where_of(p, models, where);
+    const int n = config_setting_length(models);
+    if (!config_setting_is_list(models) || n < 1 || n > CONFIG_MAX_MODELS)
+        return error_set(p->e, STATOR_USAGE,
+                         "%s: models is a list of 1 to %d groups: models = ( { name = \"chat\"; path = "
+                         "\"FILE.gguf\" }, .. )",
+                         where, CONFIG_MAX_MODELS);
+    stator_status st = STATOR_OK;
+    for (int i = 0; i < n && st == STATOR_OK; i++)
+        st = take_name(p, config_setting_get_elem(models, (unsigned)i));
+    const bool shared = c->cache.kv_dir[0] != '\0' && n > 1;
+    for (int i = 0; i < n && st == STATOR_OK; i++) {
+        if (n > 1 && (p->wanted == NULL || strcmp(c->models.name[i], p->wanted) != 0))
+            continue;
+        c->models.index = (uint32_t)i;
+        st = put_model(p, config_setting_get_elem(models, (unsigned)i));
+    }
+    if (st == STATOR_OK && shared)
+        st = error_set(p->e, STATOR_USAGE,
+                       "%s: cache.kv_dir can't be the same for several models: write it in their groups, "
+                       "cache = { kv_dir = .. }, each with a folder of its own",
+                       where);
+    return st;
+}
+
 static stator_status put_settings(struct parse *p, const config_t *file) {
     const config_setting_t *root = config_root_setting(file);
-    char where[WHERE];
-    for (int i = 0; i < config_setting_length(root); i++) {
+    const config_setting_t *models = NULL;
+    stator_status st = STATOR_OK;
+    for (int i = 0; i < config_setting_length(root) && st == STATOR_OK; i++) {
         const config_setting_t *section = config_setting_get_elem(root, (unsigned)i);
-        const char *name = config_setting_name(section);
-        snprintf(where, sizeof where, "%s:%u", p->name, (unsigned)config_setting_source_line(section));
-        if (!section_known(name))
-            return unknown_section(p, where, name);
-        if (!config_setting_is_group(section))
-            return error_set(p->e, STATOR_USAGE, "%s: %s is a section: write %s = { key = value; .. }", where,
-                             name, name);
-        for (int k = 0; k < config_setting_length(section); k++) {
-            stator_status st = put_setting(p, name, config_setting_get_elem(section, (unsigned)k));
-            if (st != STATOR_OK)
-                return st;
-        }
+        if (strcmp(config_setting_name(section), "models") == 0)
+            models = section;
+        else
+            st = put_section(p, section);
     }
-    return STATOR_OK;
+    if (st != STATOR_OK || models == NULL)
+        return st;
+    const config_setting_t *one = config_lookup(file, "model");
+    char where[WHERE];
+    if (one != NULL)
+        return error_set(
+            p->e, STATOR_USAGE,
+            "%s: model and models are both given: with models = ( .. ), the keys of model stand in "
+            "its groups",
+            where_of(p, one, where));
+    return put_models(p, models); /* last: what a model says counts over what is said for all */
 }
 
 static stator_status parse_file(struct parse *p, const char *text, size_t n) {
@@ -477,6 +593,51 @@ static stator_status put_set(struct parse *p, const char *set) {
 /* --- entry points
  * -------------------------------------------------------------------------------------------------- */
 
+/* The value of the last --set model.name=, which chooses of `models`, into out; NULL: there is none. */
+static const char *wanted_model(const char *const *set, size_t n_set, char out[CONFIG_NAME + 2]) {
+    for (size_t i = n_set; i > 0; i--) {
+        const char *equals = strchr(set[i - 1], '=');
+        char key[SHOWN];
+        if (equals == NULL ||
+            !config_check_trim(set[i - 1], (size_t)(equals - set[i - 1]), key, sizeof key) ||
+            strcmp(key, "model.name") != 0 ||
+            !config_check_trim(equals + 1, strlen(equals + 1), out, CONFIG_NAME + 2))
+            continue;
+        const size_t n = strlen(out);
+        const bool quoted = n >= 2 && out[0] == '"' && out[n - 1] == '"';
+        out[n - quoted] = '\0';
+        return out + quoted;
+    }
+    return NULL;
+}
+
+/* After --set: whether one of `models` is meant, and its file is the list's. */
+static stator_status check_choice(struct parse *p) {
+    struct config *c = p->c;
+    char names[256] = "";
+    if (c->models.n == 0)
+        return STATOR_OK;
+    if (c->origin[CONFIG_MODEL_PATH].source == CONFIG_FROM_SET)
+        return error_set(p->e, STATOR_USAGE,
+                         "--set model.path: the files of %s stand in its list of models: change them there",
+                         p->name);
+    if (p->wanted != NULL && strcmp(p->wanted, c->models.name[c->models.index]) == 0)
+        return STATOR_OK;
+    if (p->wanted == NULL && c->models.n == 1)
+        return STATOR_OK;
+    for (uint32_t i = 0; i < c->models.n; i++) {
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", c->models.name[i]);
+    }
+    if (p->wanted != NULL)
+        return error_set(p->e, STATOR_USAGE, "--set model.name=%.63s: %s has no such model; it has %s",
+                         p->wanted, p->name, names);
+    c->models.none_chosen = true;
+    return error_set(p->e, STATOR_USAGE,
+                     "%s has %u models (%s), and this command runs one: choose it with --set model.name=%s",
+                     p->name, c->models.n, names, c->models.name[0]);
+}
+
 /* Defaults, file (text may be NULL), --set, cross-checks. model: NULL, or the path that stands for a whole
  * config. */
 static stator_status resolve(struct parse *p, const char *text, size_t n, const char *model,
@@ -486,6 +647,8 @@ static stator_status resolve(struct parse *p, const char *text, size_t n, const 
         CHECK(st == STATOR_OK);
     }
     stator_status st = STATOR_OK;
+    char wanted[CONFIG_NAME + 2];
+    p->wanted = wanted_model(set, n_set, wanted);
     if (model != NULL) {
         st = put_text(p, CONFIG_MODEL_PATH, p->name, model);
         p->c->origin[CONFIG_MODEL_PATH] = (struct config_origin){.source = CONFIG_FROM_FILE};
@@ -498,6 +661,8 @@ static stator_status resolve(struct parse *p, const char *text, size_t n, const 
     p->folder = cwd;
     for (size_t i = 0; i < n_set && st == STATOR_OK; i++)
         st = put_set(p, set[i]);
+    if (st == STATOR_OK)
+        st = check_choice(p);
     return st == STATOR_OK ? config_check(p->c, p->name, p->e) : st;
 }
 
@@ -633,6 +798,22 @@ stator_status config_load(const char *path, const char *const *set, size_t n_set
     free(buffer);
     close(fd);
     return st;
+}
+
+stator_status config_choices(const char *path, const char *const *set, size_t n_set,
+                             struct config_choices *out, stator_error *e) {
+    stator_error why = {0};
+    struct config *c = malloc(sizeof *c);
+    out->n = 0;
+    if (c == NULL)
+        return error_set(e, STATOR_DOES_NOT_FIT, "no memory to read the config file");
+    memset(c, 0, sizeof *c);
+    /* Any other error comes from whoever loads the config next. */
+    if (config_load(path, set, n_set, c, &why) != STATOR_OK && c->models.none_chosen)
+        for (; out->n < c->models.n; out->n++)
+            snprintf(out->set[out->n], sizeof out->set[0], "model.name=%s", c->models.name[out->n]);
+    free(c);
+    return STATOR_OK;
 }
 
 uint64_t config_max_body(uint64_t max_body, uint32_t context) {

@@ -19,6 +19,7 @@
 #define CONFIG_FACTS            1024 /* bytes of devices.facts, with the end */
 #define CONFIG_MAX_DEVICES      16
 #define CONFIG_MAX_STAGES       8
+#define CONFIG_MAX_MODELS       8             /* of `models` */
 #define CONFIG_MAX_FILE         (1024 * 1024) /* bytes of a config file */
 #define CONFIG_CONTEXT_MOST     (1 << 24)     /* tokens */
 #define CONFIG_BUDGET_NONE      UINT64_MAX    /* server.reasoning_budget = "none" */
@@ -33,6 +34,7 @@ enum config_key {
     CONFIG_MODEL_PATH,
     CONFIG_MODEL_POOLING,
     CONFIG_MODEL_VISION,
+    CONFIG_MODEL_NAME,
     CONFIG_VISION_MAX_PIXELS,
     CONFIG_VISION_PICTURES,
     CONFIG_VISION_DECODE,
@@ -153,7 +155,14 @@ struct config {
         char path[CONFIG_PATH]; /* never empty after config_load */
         enum config_pooling pooling;
         char vision[CONFIG_PATH]; /* of the vision tower; empty: none */
+        char name[CONFIG_NAME];   /* in the API; empty: the file's. With `models`: which of them */
     } model;
+    struct {
+        uint32_t n; /* in the order of the file; 0: the config has no `models` */
+        char name[CONFIG_MAX_MODELS][CONFIG_NAME];
+        uint32_t index;   /* of the one that the rest of this struct is for */
+        bool none_chosen; /* config_load has failed because it does not know which of them is meant */
+    } models;
     struct {
         uint64_t max_pixels; /* of a picture that the tower sees */
         uint64_t pictures;   /* that are held at a time */
@@ -268,7 +277,17 @@ struct config {
 stator_status config_load(const char *path, const char *const *set, size_t n_set, struct config *out,
                           stator_error *e);
 
-/* The same for n bytes of text; name stands in errors; folder: absolute, what relative paths are relative to.
+/* For a command that takes all models of a config: *n texts "model.name=NAME", one for each of `models`, that
+ * make config_load read this one; 0: there is no such list, or `set` chooses one. */
+struct config_choices {
+    char set[CONFIG_MAX_MODELS][CONFIG_NAME + 16];
+    uint32_t n;
+};
+stator_status config_choices(const char *path, const char *const *set, size_t n_set,
+                             struct config_choices *out, stator_error *e);
+
+/* config_load for n bytes of text; name stands in errors; folder: absolute, what relative paths are relative
+ * to.
  */
 stator_status config_parse(const char *text, size_t n, const char *name, const char *folder,
                            const char *const *set, size_t n_set, struct config *out, stator_error *e);

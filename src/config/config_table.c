@@ -35,6 +35,12 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {TEXT(model, vision), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "The file of the model's vision tower (mmproj), so that prompts may have pictures. It runs "
                  "on the CPU, and the model's first device must be a CPU too."},
+    [CONFIG_MODEL_NAME] =
+        {TEXT(model, name), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help =
+             "The model's name in the API; empty: the file's own. In a config with a list of `models` each "
+             "has one, and a command that runs one model takes the one that --set model.name=NAME names "
+             "(`stator help memory`, several models)."},
     [CONFIG_VISION_MAX_PIXELS] =
         {KEY(vision, max_pixels), .kind = CONFIG_KIND_INTEGER, .min = 256, .max = 1 << 24,
          .default_text = "1500000", .unit = "pixels",

@@ -347,6 +347,8 @@ struct device_choice {
     int cpus[256];    /* processors that the threads are pinned to */
     bool pinned;
     bool alone; /* no other device of the run has threads on its processors */
+    bool turns; /* other engines of this process may have threads on its processors: their steps take turns.
+                   Set before device_open */
     bool joins; /* it has no threads of its own, and uses those of `with` in turn with that device */
     struct device
         *with;    /* joins: a device of this back end, open as long as this one; set before device_open */

@@ -13,6 +13,7 @@
 #include "os/pages.h"
 #include "plan/parts/edge.h"
 #include "plan/planner.h"
+#include "plan/planning_beside.h"
 #include "plan/planning_open.h"
 #include "plan/refusal.h"
 #include "plan/shortage.h"
@@ -33,12 +34,15 @@ uint32_t stator_api_version(void) {
 static stator_status open_parts(struct stator *s, const stator_options *o, stator_error *e) {
     struct planning *p = &s->planning;
     p->log = &s->log;
+    p->beside = s->beside != NULL ? &s->beside->planning : NULL;
     p->engine = (struct planning_engine){sizeof *s, run_state_bytes, s};
     stator_status st = planning_load_config(p, o, e);
     if (st == STATOR_OK)
         st = log_sink_open(&s->sink, &p->config, &s->log, e);
     if (st != STATOR_OK)
         return st;
+    if (p->config.models.n > 1)
+        s->log.name = p->config.model.name;
     const bool serves = o->serve != 0 || edge_is_server(&p->config);
     p->purpose = serves ? PLAN_TO_SERVE : o->reuse != 0 ? PLAN_TO_CHAT : PLAN_TO_RUN;
     s->deadline_ns = planning_deadline_ns(&p->config);
@@ -65,7 +69,32 @@ static stator_status check_options(const stator_options *o, stator_error *e) {
                          "stator_open: options.config is NULL: the path of a config file or "
                          "of a model is expected");
     stator_status st = check_list(o->set, o->n_set, "set", e);
-    return st == STATOR_OK ? check_list(o->devices, o->n_devices, "devices", e) : st;
+    if (st == STATOR_OK)
+        st = check_list(o->devices, o->n_devices, "devices", e);
+    if (st == STATOR_OK && o->beside != NULL && (o->beside->start.start_tried || o->beside->later != NULL))
+        st = error_set(e, STATOR_USAGE,
+                       "stator_open: the engine of options.beside was started before, or has another one "
+                       "beside it: open all, each beside the one before, then start them");
+    return st;
+}
+
+/* s stands behind `beside` in the row of engines; the process is as it was before the first of them. */
+static void stand_beside(struct stator *s, struct stator *beside) {
+    if (beside == NULL)
+        return;
+    s->beside = beside;
+    beside->later = s;
+    s->report.private_before = beside->report.private_before;
+}
+
+/* Out of the row; those behind are planned and sealed already. */
+static void step_out(struct stator *s) {
+    if (s->beside != NULL)
+        s->beside->later = s->later;
+    if (s->later != NULL) {
+        s->later->beside = s->beside;
+        s->later->planning.beside = s->planning.beside;
+    }
 }
 
 stator_status stator_open(const stator_options *options, stator **out, stator_error *e) {
@@ -99,6 +128,7 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     s->start.expects_plan = o->expect_plan != NULL;
     if (s->start.expects_plan)
         snprintf(s->start.expect_plan, sizeof s->start.expect_plan, "%s", o->expect_plan);
+    stand_beside(s, o->beside);
     phase_init(&s->phase);
     pthread_mutex_init(&s->front.submit_lock, NULL);
     pthread_mutex_init(&s->front.edge_lock, NULL);
@@ -141,6 +171,7 @@ stator_status stator_plan(stator *s, stator_error *e) {
         return log_sink_result(&s->sink, &s->planning.config, e);
     }
     st = shortage_refuse(p, e);
+    planning_beside_explain(p, e);
     struct plan made; /* the search has left the graphs at another size */
     (void)planner_make(p, &p->want, &made, NULL);
     return st;
@@ -339,7 +370,8 @@ stator_status stator_start(stator *s, stator_error *e) {
         return st;
     atomic_store(&s->front.started, 1);
     touch(s, sizeof *s);
-    audit_take(s, &s->report.sealed);
+    for (struct stator *one = s; one != NULL; one = one->beside) /* what this start took is no growth */
+        audit_take(one, &one->report.sealed);
     st = audit_verdict(s, &s->report.sealed, e);
     if (st == STATOR_OK && s->planning.config.memory.strict)
         st = stator_audit_ranks(s, e);
@@ -382,6 +414,7 @@ void stator_close(stator *s) {
     if (s == NULL)
         return;
     (void)stator_stop(s, NULL);
+    step_out(s);
     undo_start(s);
     if (s->front.bell.fd > 0)
         close(s->front.bell.fd);

@@ -332,6 +332,7 @@ struct engine_front {
 };
 
 struct stator {
+    struct stator *beside, *later; /* engines of this process, opened before and after it; NULL: none */
     struct log log;
     struct log_sink sink;
     struct trace *trace; /* NULL: none was asked for */

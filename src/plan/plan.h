@@ -107,6 +107,7 @@ struct plan_spill {
 struct plan_place {
     char name[32]; /* "cpu:0", "host" */
     bool is_host;
+    bool in_host;   /* a device whose memory is the host's, in whose total it is too */
     bool is_draft;  /* of the model that guesses */
     bool is_vision; /* of the vision tower */
     uint64_t budget;

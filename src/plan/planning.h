@@ -110,6 +110,7 @@ struct planning_second {
 
 struct planning {
     const struct log *log;
+    const struct planning *beside; /* another model's of this process, planned before; NULL: none */
     struct planning_engine engine;
     struct config config;
     struct gguf *gguf;
@@ -130,11 +131,13 @@ struct planning {
     uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
     struct planning_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */
-    uint64_t host_limit;
-    uint64_t load_window;    /* bytes of staging that loading has */
-    uint64_t staging_bytes;  /* of all of it (staging.c) */
-    uint64_t edge_bytes;     /* of `plan`; 0: this engine is no server's (edge.h) */
-    uint64_t grammars_bytes; /* of compiled grammars and their vocabulary; 0: none are planned */
+    uint64_t process_limit;     /* of all models' host memory; */
+    uint64_t host_taken;        /* by those before this one; */
+    uint64_t host_limit;        /* what they leave */
+    uint64_t load_window;       /* bytes of staging that loading has */
+    uint64_t staging_bytes;     /* of all of it (staging.c) */
+    uint64_t edge_bytes;        /* of `plan`; 0: this engine is no server's (edge.h) */
+    uint64_t grammars_bytes;    /* of compiled grammars and their vocabulary; 0: none are planned */
     struct planning_kv_disk kv_disk;
     struct planning_pictures pictures;
     enum plan_purpose purpose;
@@ -198,10 +201,13 @@ static inline uint64_t planning_allocated(const struct planning *s, uint32_t i) 
     return sum;
 }
 
-/* Memory of device i, without what second models have of it; 0: the host's. */
+/* Bytes of GPU i in the plans of the models before this one (planning_beside.c). */
+uint64_t planning_taken(const struct planning *s, uint32_t i);
+
+/* Memory of device i, without what second models or other models have of it; 0: the host's. */
 static inline uint64_t planning_memory(const struct planning *s, uint32_t i) {
     const uint64_t all = s->devices[i].facts.memory;
-    uint64_t taken = 0;
+    uint64_t taken = s->beside != NULL ? planning_taken(s, i) : 0;
     for (uint32_t k = s->n_devices; k < planning_parts(s); k++)
         if (planning_second_of(s, k)->beside == i)
             taken += planning_second_of(s, k)->bytes;

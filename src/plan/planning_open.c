@@ -10,6 +10,7 @@
 #include "plan/fit.h"
 #include "plan/parts/kv_disk_plan.h"
 #include "plan/planner.h"
+#include "plan/planning_beside.h"
 #include "plan/planning_second.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"
@@ -406,7 +407,8 @@ static void resolve_kv_types(const struct config *c, struct planning_want *w) {
 }
 
 static stator_status resolve_host_limit(struct planning *s, stator_error *e) {
-    s->host_limit = s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
+    s->host_limit = s->process_limit =
+        s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
     if (s->host_limit != 0)
         return STATOR_OK;
     int why = host_memory_unreadable();
@@ -421,7 +423,7 @@ static stator_status resolve_host_limit(struct planning *s, stator_error *e) {
         return error_set(
             e, STATOR_USAGE,
             "neither /proc/meminfo nor the cgroup says how much memory there is: set memory.host_limit");
-    s->host_limit = available / 10 * 9;
+    s->host_limit = s->process_limit = available / 10 * 9;
     config_derive(&s->config, CONFIG_MEMORY_HOST_LIMIT, s->host_limit);
     return STATOR_OK;
 }
@@ -606,6 +608,9 @@ static void leave_out(struct planning *s, struct device_choice *found, uint32_t 
  * context and where they have to spill, and the CPU when they do not. */
 stator_status planning_narrow(struct planning *s, stator_error *e) {
     uint32_t all = s->n_devices;
+    stator_status st = planning_beside_resolve(s, e);
+    if (st != STATOR_OK)
+        return st;
     if (s->config.devices.n != 0 || s->imagined || s->devices[0].facts.host_memory || s->planned)
         return STATOR_OK;
     struct device_choice found[DEVICE_MAX];
@@ -639,7 +644,7 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
     struct device_options o = options_of(&s->config, 0);
     struct device_choice choice;
     uint32_t one = 0;
-    stator_status st = device_choose("cpu:0", &o, &choice, 1, &one, e);
+    st = device_choose("cpu:0", &o, &choice, 1, &one, e);
     if (st != STATOR_OK)
         return st;
     use_first(s, &choice, 1);

@@ -61,7 +61,8 @@ static const char *limit_hint(const struct planning *s, const struct plan_place 
     if (place == &s->plan.places[s->plan.n_places - 1] &&
         (source == CONFIG_FROM_FILE || source == CONFIG_FROM_SET))
         snprintf(out, n, " memory.host_limit (%.60s) would have to be at least %" PRIu64 " bytes.",
-                 config_origin_text(&s->config, CONFIG_MEMORY_HOST_LIMIT, where, sizeof where), place->total);
+                 config_origin_text(&s->config, CONFIG_MEMORY_HOST_LIMIT, where, sizeof where),
+                 arith_must_add(place->total, s->host_taken));
     return out;
 }
 

@@ -303,7 +303,7 @@ static void keep(const struct chat *c) {
 static stator_status chat_with_engine(struct chat *c, stator_error *e) {
     stator_status st = chat_line_open(&c->line, e); /* first: its memory is the audit's "before the engine" */
     if (st == STATOR_OK)
-        st = session_open_as(SESSION_CHAT, c->config, &c->set, c->expect_plan, &c->engine, e);
+        st = session_open_as(SESSION_CHAT, c->config, &c->set, c->expect_plan, NULL, &c->engine, e);
     if (st != STATOR_OK)
         return st;
     c->terminal = chat_line_is_terminal(c->line);

@@ -4,6 +4,7 @@
 #include "app/options/options.h"
 #include "app/out.h"
 #include "app/plan/plan_parts.h"
+#include "app/plan/plan_several.h"
 #include "app/session.h"
 #include "engine/plan_view.h"
 
@@ -78,7 +79,7 @@ static stator_status print_hosts(const char *config, const struct asked *o, stat
     for (uint32_t stage = 1; st == STATOR_OK && (host = plan_view_host(first, stage)) != NULL; stage++) {
         stator *s = NULL;
         stator_info there = {.size = sizeof there};
-        st = session_open_for(config, &o->set, &o->devices, stage, purpose_of(o), &s, e);
+        st = session_open_for(config, &o->set, &o->devices, stage, purpose_of(o), NULL, &s, e);
         if (st == STATOR_OK)
             st = stator_plan(s, e);
         if (st == STATOR_OK)
@@ -127,6 +128,26 @@ static stator_status show(const char *config, const struct asked *o, stator *s, 
             st = print_pictures(o, s, e);
     }
     return st;
+}
+
+/* Of a config with several models. */
+static int plan_all(const char *config, const struct asked *o, struct models *models) {
+    stator_error e, why;
+    uint32_t planned = 0;
+    if (o->ascii || o->svg != NULL || o->diff != NULL || o->images.n > 0 || o->chat)
+        return out_fail(
+            "plan", STATOR_USAGE,
+            "--svg, --ascii, --diff, --image and --chat are for one model, and the config has %u: "
+            "choose it with --set model.name=%s",
+            models->n, models->name[0]);
+    stator_status st = plan_several_make(config, &o->devices, models, &planned, &e);
+    const stator_status shown = plan_several_show(models, planned, o->json, o->verbose, &why);
+    if (shown != STATOR_OK)
+        st = out_error("plan", &why);
+    else if (st != STATOR_OK)
+        out_error("plan", &e);
+    models_close(models);
+    return out_finish("plan", st);
 }
 
 int plan_command(int argc, char **argv) {
@@ -224,7 +245,13 @@ int plan_command(int argc, char **argv) {
         return out_fail("plan", STATOR_USAGE, "--serve and --chat are two plans: give one of them");
     stator *s = NULL;
     stator_error e;
-    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, 0, purpose_of(&o), &s, &e);
+    struct models models;
+    if (models_read(options.arguments[0], &o.set, &models, &e) != STATOR_OK)
+        return out_error("plan", &e);
+    if (models.several)
+        return plan_all(options.arguments[0], &o, &models);
+    stator_status st =
+        session_open_for(options.arguments[0], &o.set, &o.devices, 0, purpose_of(&o), NULL, &s, &e);
     if (st != STATOR_OK)
         return out_error("plan", &e);
     st = stator_plan(s, &e);

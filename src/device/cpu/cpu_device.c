@@ -411,8 +411,9 @@ stator_status cpu_device_open(const struct device_opening *o, struct device **ou
         *out = &p.device->device;
         return STATOR_OK;
     }
-    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, o->phase, p.team,
-                                   team_bytes(c->threads), &p.device->team, e);
+    const enum team_company company = c->turns ? TEAM_TURNS : c->alone ? TEAM_ALONE : TEAM_CROWDED;
+    stator_status st = team_create(c->threads, c->pinned && !c->turns ? c->cpus : NULL, company, o->phase,
+                                   p.team, team_bytes(c->threads), &p.device->team, e);
     if (st != STATOR_OK)
         return st;
     *out = &p.device->device;

@@ -37,7 +37,8 @@ struct team {
     bool stop; /* written before a go */
     uint32_t n;
     uint32_t started; /* threads that exist */
-    uint32_t spin;
+    uint32_t spin;    /* of members that wait for a run */
+    bool turns;
     const struct phase *phase;
     struct member *members; /* [n]; 0 has no thread of its own */
     uint8_t *stacks;        /* n - 1 times a guard page and a stack */
@@ -153,8 +154,8 @@ static stator_status pin_caller(struct team *t, const int *cpus, uint32_t *disti
     return STATOR_OK;
 }
 
-stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct phase *phase, void *memory,
-                          uint64_t bytes, struct team **out, stator_error *e) {
+stator_status team_create(uint32_t n, const int *cpus, enum team_company company, const struct phase *phase,
+                          void *memory, uint64_t bytes, struct team **out, stator_error *e) {
     CHECK(n > 0 && n <= TEAM_MAX && phase != NULL);
     *out = NULL;
     struct carve c = carve_in(memory, bytes);
@@ -169,10 +170,13 @@ stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct 
         if (st != STATOR_OK)
             return st;
     }
-    t->spin = alone && n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
+    const uint32_t inside =
+        company != TEAM_CROWDED && n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
+    t->turns = company == TEAM_TURNS;
+    t->spin = t->turns ? BARRIER_SPIN_SHORT : inside; /* between runs the processors are the others' */
     barrier_event_init(&t->go);
-    barrier_init(&t->done, n, t->spin);
-    barrier_init(&t->inner, n, t->spin);
+    barrier_init(&t->done, n, inside);
+    barrier_init(&t->inner, n, inside);
     _mm_setcsr(MXCSR_DEFAULT);
     for (uint32_t i = 1; i < n; i++) {
         int st = start_member(t, i, cpus);
@@ -202,17 +206,35 @@ void team_destroy(struct team *t) {
         (void)sched_setaffinity(0, sizeof t->caller_set, &t->caller_set);
 }
 
+/* Whose turn it is, of all teams of the process that take turns: tickets are given in order, and the event
+ * counts the turns that are over. */
+static struct {
+    _Atomic uint32_t tickets;
+    struct barrier_event over;
+} turns;
+#define TICKETS 0x7FFFFFFFu /* bits of an event's value */
+
+static void take_turn(void) {
+    const uint32_t ticket = atomic_fetch_add(&turns.tickets, 1) & TICKETS;
+    for (uint32_t over; (over = barrier_event_value(&turns.over)) != ticket;)
+        barrier_event_wait(&turns.over, over, BARRIER_SPIN_SHORT, UINT64_MAX);
+}
+
 void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t n), void *context) {
     CHECK(f != NULL && !t->stop);
+    if (t->turns)
+        take_turn();
     if (t->n == 1) {
         f(context, 0, 1);
-        return;
+    } else {
+        t->f = f;
+        t->context = context;
+        barrier_event_signal(&t->go);
+        f(context, 0, t->n);
+        barrier_wait(&t->done);
     }
-    t->f = f;
-    t->context = context;
-    barrier_event_signal(&t->go);
-    f(context, 0, t->n);
-    barrier_wait(&t->done);
+    if (t->turns)
+        barrier_event_signal(&turns.over);
 }
 
 void team_barrier(struct team *t, uint32_t member) {

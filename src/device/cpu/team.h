@@ -26,12 +26,19 @@ struct team;
 /* Bytes of memory for a team of n members: n - 1 stacks, each above a guard page. The memory must consist of
  * whole mapped pages that may be protected, aligned to 64 at least. */
 uint64_t team_bytes(uint32_t n);
-/* alone: no other team works on the same processors, so waiting may take them. cpus: n processor numbers to
+/* Who else works on the same processors. */
+enum team_company {
+    TEAM_ALONE,   /* nobody, so waiting may take them */
+    TEAM_CROWDED, /* others, at any time */
+    TEAM_TURNS    /* teams of other engines of this process, of which one works at a time: each run waits for
+                     its turn, in the order of asking, and has the processors alone then */
+};
+/* cpus: n processor numbers to
  * pin members to (cpus[0] is for the caller, which is pinned too), or NULL for no pinning. phase: the
  * engine's; members 1.. are named engine threads of it, the caller names itself. Sets MXCSR = 0x1F80 in every
  * member. STATOR_FAILED names the processor or thread that could not be had. */
-stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct phase *phase, void *memory,
-                          uint64_t bytes, struct team **out, stator_error *e);
+stator_status team_create(uint32_t n, const int *cpus, enum team_company company, const struct phase *phase,
+                          void *memory, uint64_t bytes, struct team **out, stator_error *e);
 /* By the creating thread, which gets back its processors and MXCSR. Joins; NULL is allowed. */
 void team_destroy(struct team *t);
 

@@ -4,6 +4,7 @@
 #include "os/host_memory.h"
 #include "os/pages.h"
 #include "base/units.h"
+#include "plan/planning_beside.h"
 #include "plan/spill.h"
 
 #include <stdio.h>
@@ -67,7 +68,7 @@ static uint64_t resident_spill(const struct stator *s, uint32_t i) {
 }
 
 uint64_t audit_host(const struct audit *a) {
-    return a->kernel + ARITH_MAX(a->pinned, a->drm.system_bytes);
+    return a->kernel + ARITH_MAX(a->pinned + a->pinned_beside, a->drm.system_bytes);
 }
 
 /* staging lies with the first device that pins. */
@@ -95,8 +96,8 @@ static void take_devices(const struct stator *s, struct audit *a) {
     }
 }
 
-void audit_take(const struct stator *s, struct audit *a) {
-    *a = (struct audit){.taken = true, .before = s->report.private_before};
+/* What one engine has planned on the host, and what of it is not in RAM. */
+static void take_plan(const struct stator *s, struct audit *a) {
     a->spilled = spill_all(&s->planning.plan);
     if (!s->start.staging_is_pages)
         a->pinned =
@@ -117,8 +118,37 @@ void audit_take(const struct stator *s, struct audit *a) {
     a->not_in_ram += absent_bytes(s, sizeof *s);
     for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         a->not_in_ram += absent_in_device(s, i);
+}
+
+static const struct stator *first_of_all(const struct stator *s) {
+    while (s->beside != NULL)
+        s = s->beside;
+    return s;
+}
+
+/* Of the other engines of the process, as far as they have started. */
+static void take_beside(const struct stator *s, struct audit *a) {
+    for (const struct stator *one = first_of_all(s); one != NULL; one = one->later) {
+        struct audit other = {.taken = true};
+        if (one == s || !atomic_load(&one->front.started))
+            continue;
+        take_plan(one, &other);
+        a->beside += other.planned - other.not_in_ram;
+        a->pinned_beside += other.pinned;
+        for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
+            for (uint32_t k = 0; k < planning_parts(&one->planning); k++)
+                if (planning_beside_same(&s->planning, i, &one->planning, k))
+                    a->devices[i].beside += plan_allocated(&one->planning.plan.places[k]);
+    }
+}
+
+void audit_take(const struct stator *s, struct audit *a) {
+    *a = (struct audit){.taken = true, .before = s->report.private_before};
+    take_plan(s, a);
+    take_beside(s, a);
     a->kernel = host_memory_private();
-    a->others = (int64_t)a->kernel - (int64_t)(a->planned - a->not_in_ram) - (int64_t)a->before;
+    a->others =
+        (int64_t)a->kernel - (int64_t)(a->planned - a->not_in_ram) - (int64_t)a->beside - (int64_t)a->before;
     a->heap = host_memory_heap();
     host_memory_read_machine(s->root, &a->machine);
     take_devices(s, a);
@@ -149,8 +179,8 @@ static void judge_device(const struct stator *s, const struct audit *now, uint32
     char a[UNITS_TEXT];
     char b[UNITS_TEXT];
     uint64_t own = atomic_load(&s->devices[i].driver_bytes);
-    if (d->kernel_told && d->kernel > d->planned) /* the kernel counts this process alone */
-        own = d->kernel - d->planned;
+    if (d->kernel_told && d->kernel > d->planned + d->beside) /* the kernel counts this process alone */
+        own = d->kernel - d->planned - d->beside;
     if (own > s->planning.config.memory.driver_reserve)
         snprintf(text, n, "%s: its driver holds %s for itself, memory.driver_reserve is %s", name,
                  units_format_size(own, a), units_format_size(s->planning.config.memory.driver_reserve, b));
@@ -203,11 +233,11 @@ bool audit_judge(const struct stator *s, const struct audit *now, char *text, si
                  "RssShmem; malloc has handed out %s more; up to %s is not counted)",
                  units_format_size((uint64_t)growth, a), units_format_size(heap, c),
                  units_format_size(most, b));
-    if (audit_host(now) > s->planning.host_limit)
+    if (audit_host(now) > s->planning.process_limit)
         snprintf(text, n,
                  "host: the process holds %s (RssAnon + RssShmem, and what drivers pin beside them), "
                  "memory.host_limit is %s",
-                 units_format_size(audit_host(now), a), units_format_size(s->planning.host_limit, b));
+                 units_format_size(audit_host(now), a), units_format_size(s->planning.process_limit, b));
     if (text[0] != '\0')
         return true;
     judge_machine(s, now, text, n);
@@ -296,6 +326,7 @@ void audit_to_json(const struct stator *s, const struct audit *now, struct json 
     json_put_u64(j, "planned_bytes", now->planned);
     json_put_u64(j, "not_in_ram_bytes", now->not_in_ram);
     json_put_u64(j, "before_bytes", now->before);
+    json_put_u64(j, "beside_bytes", now->beside);
     json_put_u64(j, "mpi_bytes", device_cluster().library_bytes); /* of those */
     json_put_i64(j, "libraries_and_drivers_bytes", now->others);
     json_put_u64(j, "kernel_bytes", now->kernel);

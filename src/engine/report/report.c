@@ -314,7 +314,8 @@ stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_erro
                         .drm_gtt = a.drm.system_bytes,
                         .available = a.machine.available,
                         .available_sealed = s->report.sealed.machine.available,
-                        .unnamed_grown = audit_unnamed_growth(s, &a)};
+                        .unnamed_grown = audit_unnamed_growth(s, &a),
+                        .beside = a.beside};
     const bool wrong = audit_judge(s, &a, all.text, sizeof all.text);
     ARGUMENTS_WRITE(audit, &all);
     if (wrong && s->planning.config.memory.strict)

@@ -18,6 +18,7 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
         if (s->planning.devices[i].facts.remote && s->planning.stage > 0)
             continue; /* rank 0 drives it */
         struct device_choice choice = s->planning.devices[i].choice;
+        choice.turns = s->beside != NULL || s->later != NULL;
         for (uint32_t k = 0; k < i && choice.joins && choice.with == NULL; k++)
             choice.with = s->planning.devices[k].facts.host_memory ? s->devices[k].device : NULL;
         const struct device_opening opening = {.choice = &choice,
@@ -38,14 +39,16 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
 /* Of the GPUs whose experts the processors compute; all have the team of the first. */
 static stator_status open_helpers(struct stator *s, stator_error *e) {
     struct device_helper *first = NULL;
+    struct device_choice helper = s->planning.helper;
     stator_status st = STATOR_OK;
+    helper.turns = s->beside != NULL || s->later != NULL;
     for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++) {
         struct engine_device *d = &s->devices[i];
         const struct device_model *m = &s->planning.devices[i].model;
         if (!m->hosted)
             continue;
-        st = device_helper_open(&s->planning.helper, m, first, &s->phase, d->helper_memory, d->helper_bytes,
-                                &d->helper, e);
+        st = device_helper_open(&helper, m, first, &s->phase, d->helper_memory, d->helper_bytes, &d->helper,
+                                e);
         first = first != NULL ? first : d->helper;
     }
     return st;

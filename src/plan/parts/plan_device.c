@@ -286,6 +286,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         return st;
     struct plan_place *place =
         plan_add_place(p, f->name, false, f->memory != 0 ? planning_memory(s, index) : s->host_limit);
+    place->in_host = f->host_memory;
     place->is_draft = second == &s->draft;
     place->is_vision = second == &s->vision;
     place->first_layer = first;

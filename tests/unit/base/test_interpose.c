@@ -231,7 +231,7 @@ static void a_sealed_team(void **state) {
     struct team *t;
     stator_error e;
     assert_int_equal(pages_map(team_bytes(3), "team", &memory, &e), STATOR_OK);
-    assert_int_equal(team_create(3, NULL, true, &phase, memory, team_bytes(3), &t, &e), STATOR_OK);
+    assert_int_equal(team_create(3, NULL, TEAM_ALONE, &phase, memory, team_bytes(3), &t, &e), STATOR_OK);
     phase_thread_set(&phase, PHASE_THREAD_ENGINE);
     uint64_t cells[3 * 8] = {0};
     interpose_reset(INTERPOSE_COUNT);

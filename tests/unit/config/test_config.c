@@ -429,6 +429,98 @@ static void values_round_trip(void **state) {
     }
 }
 
+#define TWO                                                                                                  \
+    "memory = { batch = 32; context = 100 }\n"                                                               \
+    "models = (\n"                                                                                           \
+    "  { name = \"chat\"; path = \"a.gguf\"; memory = { context = 200 } },\n"                                \
+    "  { name = \"embed\"; path = \"b.gguf\"; pooling = \"last\"; cpu = { threads = 2 } } )\n"
+
+/* What a model says counts over what is said for all, and --set over both. */
+static void several_models(void **state) {
+    (void)state;
+    assert_int_equal(with_set(TWO, "model.name=chat"), STATOR_OK);
+    assert_string_equal(c.model.path, "/folder/a.gguf");
+    assert_string_equal(c.model.name, "chat");
+    assert_int_equal(c.memory.context, 200);
+    assert_int_equal(c.memory.batch, 32);
+    assert_int_equal(c.cpu.threads, 0);
+    assert_int_equal(c.origin[CONFIG_MEMORY_CONTEXT].line, 3);
+    assert_int_equal(c.models.n, 2);
+    assert_int_equal(c.models.index, 0);
+    assert_string_equal(c.models.name[1], "embed");
+    const char *const set[] = {" model.name = \"embed\" ", "memory.batch=16"};
+    assert_int_equal(parse(TWO, set, 2), STATOR_OK);
+    assert_string_equal(c.model.path, "/folder/b.gguf");
+    assert_int_equal(c.models.index, 1);
+    assert_int_equal(c.model.pooling, CONFIG_POOLING_LAST);
+    assert_int_equal(c.memory.context, 100);
+    assert_int_equal(c.memory.batch, 16);
+    assert_int_equal(c.cpu.threads, 2);
+    assert_false(c.models.none_chosen);
+    assert_int_equal(parse(TWO, NULL, 0), STATOR_USAGE);
+    assert_true(c.models.none_chosen);
+    assert_non_null(strstr(e.text, "x.cfg has 2 models (chat, embed)"));
+    assert_non_null(strstr(e.text, "--set model.name=chat"));
+    assert_int_equal(with_set(TWO, "model.name=x"), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "no such model; it has chat, embed"));
+    const char *const path[] = {"model.name=chat", "model.path=c.gguf"};
+    assert_int_equal(parse(TWO, path, 2), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "list of models"));
+    /* One alone is meant without being named; a config without a list may name its model. */
+    assert_int_equal(parse("models = ( { name = \"a\"; path = \"a.gguf\" } )", NULL, 0), STATOR_OK);
+    assert_string_equal(c.model.path, "/folder/a.gguf");
+    assert_int_equal(with_set(MODEL, "model.name=mine"), STATOR_OK);
+    assert_string_equal(c.model.name, "mine");
+    assert_int_equal(c.models.n, 0);
+}
+
+#define ONE(rest)    "models = ( { name = \"a\"; path = \"a\"" rest " } )"
+#define FIRST(other) "models = ( { name = \"a\"; path = \"a\" },\n" other " )"
+
+static void bad_lists_of_models(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says[2];
+    } bad[] = {
+        {MODEL "models = ( { name = \"a\"; path = \"a\" } )", {"x.cfg:1", "model and models are both given"}},
+        {"models = { name = \"a\" }", {"x.cfg:1", "list of 1 to 8 groups"}},
+        {"models = ( )", {"x.cfg:1", "list of 1 to 8 groups"}},
+        {"models = 5", {"x.cfg:1", "list of 1 to 8 groups"}},
+        {FIRST("5"), {"models[1] has no name"}},
+        {FIRST("{ path = \"b\" }"), {"x.cfg:2", "models[1] has no name"}},
+        {FIRST("{ name = \"\" }"), {"x.cfg:2", "models[1].name is \"\""}},
+        {FIRST("{ name = \"b c\" }"), {"x.cfg:2", "models[1].name is \"b c\""}},
+        {FIRST("{ name = \"a\" }"), {"x.cfg:2", "models[0] and models[1] have the same name"}},
+        {ONE("; contxt = 5"), {"x.cfg:1", "unknown key \"contxt\""}},
+        {ONE("; memory = { contxt = 5 }"), {"contxt", "did you mean \"context\""}},
+        {ONE("; memory = { context = 0 }"), {"context is 0"}},
+        {ONE("; memory = { host_limit = \"1GiB\" }"), {"memory.host_limit", "write it outside"}},
+        {ONE("; server = { port = 1 }"), {"server can't stand", "write it outside"}},
+        {ONE("; log = { file = \"a\" }"), {"log can't stand", "write it outside"}},
+        {ONE("; model = { path = \"a\" }"), {"model can't stand", "themselves"}},
+        {ONE("; zzzzzzzzz = { }"), {"unknown section"}},
+        {"models = ( { name = \"a\" } )", {"model.path is missing"}},
+        {"models = "
+         "({name=\"a\"},{name=\"b\"},{name=\"c\"},{name=\"d\"},{name=\"e\"},{name=\"f\"},{name=\"g\"},"
+         "{name=\"h\"},{name=\"i\"})",
+         {"list of 1 to 8 groups"}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        if (parse(bad[i].text, NULL, 0) != STATOR_USAGE)
+            fail_msg("accepted: %s", bad[i].text);
+        for (size_t k = 0; k < 2 && bad[i].says[k] != NULL; k++)
+            if (strstr(e.text, bad[i].says[k]) == NULL)
+                fail_msg("no \"%s\" in: %s", bad[i].says[k], e.text);
+    }
+    assert_int_equal(with_set(TWO "cache = { kv_dir = \"kv\" }", "model.name=chat"), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "each with a folder of its own"));
+    assert_int_equal(with_set(TWO "server = { alias = \"x\" }", "model.name=chat"), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "server.alias"));
+    assert_int_equal(with_set(TWO "cluster = { stages = \"a = cpu:0\" }", "model.name=chat"), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "cluster.stages"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
@@ -443,6 +535,8 @@ int main(void) {
         cmocka_unit_test(files_and_models),
         cmocka_unit_test(derived_values),
         cmocka_unit_test(values_round_trip),
+        cmocka_unit_test(several_models),
+        cmocka_unit_test(bad_lists_of_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

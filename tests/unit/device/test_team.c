@@ -23,7 +23,7 @@ static struct team *create(uint32_t n, const int *cpus, void **memory) {
     stator_error e = {0};
     struct team *t = NULL;
     assert_int_equal(pages_map(team_bytes(n), "team", memory, &e), STATOR_OK);
-    stator_status st = team_create(n, cpus, true, &phase, *memory, team_bytes(n), &t, &e);
+    stator_status st = team_create(n, cpus, TEAM_ALONE, &phase, *memory, team_bytes(n), &t, &e);
     if (st != STATOR_OK)
         fail_msg("team_create: %s", e.text);
     assert_int_equal(team_size(t), n);
@@ -156,7 +156,8 @@ static void a_processor_that_is_not_there(void **state) {
             first++;
         int cpus[2] = {first, bad[i]};
         struct team *t = (struct team *)memory;
-        assert_int_equal(team_create(2, cpus, true, &phase, memory, team_bytes(2), &t, &e), STATOR_FAILED);
+        assert_int_equal(team_create(2, cpus, TEAM_ALONE, &phase, memory, team_bytes(2), &t, &e),
+                         STATOR_FAILED);
         assert_null(t);
         char number[16];
         snprintf(number, sizeof number, "%d", bad[i]);
@@ -336,18 +337,64 @@ static void late_wakes(void **state) {
     assert_int_equal(atomic_load(&w.went_on), 1);
 }
 
+/* Plain memory, so that ThreadSanitizer judges whether one team works at a time. */
+struct turn_taker {
+    struct team *team;
+    uint64_t *shared;
+    uint32_t *inside;
+    uint32_t runs, wrong;
+};
+
+static void add_in_turn(void *context, uint32_t member, uint32_t n) {
+    struct turn_taker *t = context;
+    (void)n;
+    if (member == 0) {
+        t->wrong += (*t->inside)++ != 0;
+        *t->shared += 1;
+    }
+    team_barrier(t->team, member);
+    if (member == 0)
+        (*t->inside)--;
+}
+
+static void *take_turns(void *context) {
+    struct turn_taker *t = context;
+    void *memory = NULL;
+    stator_error e;
+    assert_int_equal(pages_map(team_bytes(2), "team", &memory, &e), STATOR_OK);
+    assert_int_equal(team_create(2, NULL, TEAM_TURNS, &phase, memory, team_bytes(2), &t->team, &e),
+                     STATOR_OK);
+    for (uint32_t i = 0; i < t->runs; i++)
+        team_run(t->team, add_in_turn, t);
+    destroy(t->team, memory, 2);
+    return NULL;
+}
+
+static void teams_take_turns(void **state) {
+    (void)state;
+    uint64_t shared = 0;
+    uint32_t inside = 0;
+    struct turn_taker takers[3];
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        takers[i] = (struct turn_taker){.shared = &shared, .inside = &inside, .runs = 2000};
+        assert_int_equal(pthread_create(&threads[i], NULL, take_turns, &takers[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(takers[i].wrong, 0);
+    }
+    assert_int_equal(shared, 6000);
+}
+
 int main(void) {
     phase_init(&phase);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(event_times_out),
-        cmocka_unit_test(runs_and_barriers),
-        cmocka_unit_test(members_are_as_promised),
-        cmocka_unit_test(a_processor_that_is_not_there),
-        cmocka_unit_test(create_and_destroy),
-        cmocka_unit_test(sleepers_wake),
-        cmocka_unit_test(shares_are_taken_once),
-        cmocka_unit_test(late_wakes),
-        cmocka_unit_test(latency),
+        cmocka_unit_test(event_times_out),         cmocka_unit_test(runs_and_barriers),
+        cmocka_unit_test(members_are_as_promised), cmocka_unit_test(a_processor_that_is_not_there),
+        cmocka_unit_test(create_and_destroy),      cmocka_unit_test(sleepers_wake),
+        cmocka_unit_test(shares_are_taken_once),   cmocka_unit_test(late_wakes),
+        cmocka_unit_test(teams_take_turns),        cmocka_unit_test(latency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
