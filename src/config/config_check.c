@@ -162,10 +162,6 @@ static stator_status check_tensor(struct check *p) {
     if (c->devices.n < 2)
         return problem(p, CONFIG_DEVICES_SPLIT,
                        "is \"tensor\": that needs two devices or more by name: set devices.use");
-    if (c->speculation.mode == CONFIG_SPECULATION_MTP)
-        return problem(p, CONFIG_SPECULATION_MODE,
-                       "is \"mtp\", but devices.split = \"tensor\" does not divide the MTP head yet; "
-                       "take \"ngram\", \"draft\" or \"off\"");
     return STATOR_OK;
 }
 

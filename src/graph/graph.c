@@ -17,8 +17,8 @@
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  2
 /* Of the block of nextn, besides a layer's. */
-#define NEXTN_OPS     9
-#define NEXTN_VALUES  7
+#define NEXTN_OPS     12
+#define NEXTN_VALUES  9
 #define NEXTN_WEIGHTS 8
 /* More in a layer with experts. */
 #define EXPERTS_OPS     6
@@ -36,7 +36,8 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     CHECK(parts > 0);
     memset(g, 0, sizeof *g);
     const uint32_t experts = s->experts.count > 0;
-    const uint32_t nextn = s->n_nextn > 0, layers = (s->n_layers + nextn) * (shared ? parts : 1);
+    const uint32_t copies = shared ? parts : 1, nextn = s->n_nextn > 0 ? copies : 0;
+    const uint32_t layers = (s->n_layers + (s->n_nextn > 0)) * copies;
     g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS + shared * SHARE_OPS) * layers +
                  (OPS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_OPS;
     g->max_values =
@@ -44,7 +45,7 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
         (VALUES_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_VALUES;
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
                      (WEIGHTS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_WEIGHTS +
-                     s->n_factors * (shared ? parts : 1);
+                     s->n_factors * copies;
     g->max_cached = CACHES_PER_LAYER * layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);

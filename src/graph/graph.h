@@ -51,7 +51,8 @@ enum graph_kind {
     GRAPH_PAIR, /* MTP head, per token: the norm of the token's embedding (weight[0] by id, weight[1]) beside
                    the norm (weight[2]) of the hidden state of the token before. That hidden state is the row
                    before in `in`. For a chunk's first token, step_chunk.hidden says where it is: in the op's
-                   cache, or in a row of `work` */
+                   cache, or in a row of `work`. With two weights, the norms', out has the embedding before
+                   it is normed: another op has written it there */
     GRAPH_KEEP, /* copies some rows of `in` to the rows of their sequence in out, [sequences][rows]: those of
                    a chunk's last known token and of its draft tokens. The first one is also copied to the
                    op's cache, if it has one
@@ -444,8 +445,9 @@ struct graph {
     uint32_t n_ops, n_values, n_weights;
     uint32_t tail; /* first op of the tail (logits); n_ops: no tail. A step may run the tail several times. In
                       a tensor split only the last device has logits and picks, and several may have a tail */
-    /* MTP head of the last device: its ops are [nextn, nextn_end), before the tail. The tail of its draft
-     * tokens is [guess, n_ops); a step with STEP_GUESS runs it. Without a head nextn == nextn_end and guess
+    /* MTP head of the last device, or of every device of a tensor split: its ops are [nextn, nextn_end),
+     * before the tail. The tail of its draft tokens is [guess, n_ops); a step with STEP_GUESS runs it.
+     * Without a head nextn == nextn_end and guess
      * == n_ops. */
     uint32_t nextn, nextn_end, guess;
     uint32_t logits;   /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */

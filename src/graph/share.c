@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#define SHARE_ENDS 4 /* the embedding, the output matrix, and those of the MTP head */
+
 struct sharing {
     struct graph *g;
     const char *arch;
@@ -10,7 +12,12 @@ struct sharing {
     uint32_t n_whole;
     bool has_units[GRAPH_MAX_CACHES]; /* the cache has its number of KV heads */
     bool whole_heads;                 /* every device computes all heads of this layer */
-    struct graph_exchanged embedding; /* whose rows are where */
+    /* Embeddings and output matrices, which several ops may have, and whose rows are where. */
+    struct {
+        uint32_t weight;
+        struct graph_exchanged x;
+    } ends[SHARE_ENDS];
+    uint32_t n_ends;
 };
 
 /* Heads [first_q, end_q) and KV heads [first_kv, end_kv). */
@@ -171,16 +178,57 @@ static struct rows rows_of(const struct sharing *s, const struct graph_op *op, u
     return r;
 }
 
-/* Rows of the embedding, if their exchange comes next. */
-static void divide_embedding(struct sharing *s, uint32_t at, struct graph_op *op) {
-    const struct graph_op *next = at + 1 < s->n_whole ? &s->whole[at + 1] : op;
-    if (next->kind != GRAPH_EXCHANGED || !next->exchanged.owned)
-        return;
-    const struct rows r = rows_of(s, op, 0);
-    CHECK(r.divided);
+/* Cuts the op's first matrix, an embedding or an output matrix, unless another op has it and it is cut. */
+static struct rows cut_end(struct sharing *s, const struct graph_op *op) {
+    uint32_t i = 0;
+    while (i < s->n_ends && s->ends[i].weight != op->weight[0])
+        i++;
+    if (i == s->n_ends) {
+        CHECK(i < SHARE_ENDS);
+        s->ends[i].weight = op->weight[0];
+        s->ends[i].x = rows_of(s, op, 0).x;
+        s->n_ends++;
+    }
+    struct rows r = {.x = s->ends[i].x, .divided = true};
+    share_columns(&r.x, s->g->want.share.index, &r.first, &r.end);
+    CHECK(r.first < r.end);
     cut(s, op, 0, r.first, r.end);
-    s->embedding = r.x;
-    s->embedding.owned = true;
+    return r;
+}
+
+/* Rows of the embedding, if their exchange comes next. */
+static void divide_embedding(struct sharing *s, uint32_t at, const struct graph_op *op) {
+    if (at + 1 < s->n_whole && s->whole[at + 1].kind == GRAPH_EXCHANGED && s->whole[at + 1].exchanged.owned)
+        (void)cut_end(s, op);
+}
+
+/* The exchange behind it in the whole graph. */
+static void own_rows(const struct sharing *s, struct graph_op *op) {
+    if (!op->exchanged.owned)
+        return;
+    op->exchanged = s->ends[0].x;
+    op->exchanged.owned = true;
+}
+
+/* The input of the MTP head: the row of the embedding comes from the device that has it. */
+static void divide_pair(struct sharing *s, const struct graph_op *op) {
+    struct graph *g = s->g;
+    struct graph_op pair = *op;
+    const struct rows r = cut_end(s, op);
+    g->n_ops--;
+    const uint32_t row = own_value(s, pair.out, g->weights[pair.weight[0]].layout.cols);
+    struct graph_op *embed = graph_add_op(g, GRAPH_EMBED, pair.layer, GRAPH_NONE, row);
+    embed->scale = 1;
+    embed->n_weights = 1;
+    embed->weight[0] = pair.weight[0];
+    embed->bias[0] = embed->factor[0] = GRAPH_NONE;
+    struct graph_op *exchange = graph_add_op(g, GRAPH_EXCHANGED, pair.layer, row, pair.out);
+    exchange->exchanged = r.x;
+    exchange->exchanged.owned = true;
+    pair.n_weights--; /* the norms alone */
+    for (uint32_t k = 0; k < pair.n_weights; k++)
+        pair.weight[k] = pair.weight[k + 1];
+    g->ops[g->n_ops++] = pair;
 }
 
 /* The product with one matrix, or with gate and up. */
@@ -295,8 +343,10 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
         divide_embedding(s, at, op);
         break;
     case GRAPH_EXCHANGED:
-        if (op->exchanged.owned)
-            op->exchanged = s->embedding;
+        own_rows(s, op);
+        break;
+    case GRAPH_PAIR:
+        divide_pair(s, op);
         break;
     case GRAPH_FILL:
     case GRAPH_NORM:
@@ -308,6 +358,7 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_DELTA:
     case GRAPH_GATED_CONV:
     case GRAPH_GATE:
+    case GRAPH_KEEP:
         break;
     case GRAPH_EXPERTS:
         divide_experts(s, op);
@@ -348,33 +399,27 @@ static bool is_exchange(const struct graph_op *op) {
 /* The values where the others' columns land: for all exchanges, and for logits. */
 static void add_zones(struct graph *g) {
     const uint32_t me = g->want.share.index;
-    uint64_t most = 0;
+    uint64_t most = 0, logits = 0;
     for (uint32_t i = 0; i < g->n_ops; i++)
-        if (is_exchange(&g->ops[i]))
-            most = ARITH_MAX(most, share_landing(g, &g->ops[i], me, g->ops[i].exchanged.count));
+        if (g->ops[i].kind == GRAPH_EXCHANGED) {
+            uint64_t *of = is_exchange(&g->ops[i]) ? &most : &logits;
+            *of = ARITH_MAX(*of, share_landing(g, &g->ops[i], me, g->ops[i].exchanged.count));
+        }
     g->zone = zone_value(g, "landing zone", most, 2);
-    if (share_head(g) != NULL && me + 1 == g->want.share.count)
-        g->head_zone =
-            zone_value(g, "landing zone of logits", share_landing(g, share_head(g), me, me + 1), 1);
+    if (logits > 0 && me + 1 == g->want.share.count)
+        g->head_zone = zone_value(g, "landing zone of logits", logits, 1);
     for (uint32_t i = 0; i < g->n_ops; i++)
         if (g->ops[i].kind == GRAPH_EXCHANGED)
             g->ops[i].work = is_exchange(&g->ops[i]) ? g->zone : g->head_zone;
 }
 
 /* The output matrix. The other devices' logits are values of their own columns. */
-static void divide_head(const struct sharing *s, struct graph_op *op) {
+static void divide_head(struct sharing *s, struct graph_op *op) {
     struct graph *g = s->g;
-    struct rows r = rows_of(s, op, 0);
     const uint32_t logits = op->out;
     CHECK(op->n_weights == 1);
-    if (g->weights[op->weight[0]].cut) { /* it is also the embedding */
-        r = (struct rows){.x = s->embedding, .divided = true};
-        r.x.owned = false;
-        share_columns(&r.x, g->want.share.index, &r.first, &r.end);
-    }
-    CHECK(r.divided);
+    struct rows r = cut_end(s, op);
     r.x.wanted = true;
-    cut(s, op, 0, r.first, r.end);
     if (g->want.share.index + 1 == g->want.share.count) {
         op->out = own_value(s, logits, r.end - r.first);
     } else {
@@ -385,14 +430,24 @@ static void divide_head(const struct sharing *s, struct graph_op *op) {
 }
 
 stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
-    CHECK(g->want.share.count > 1 && g->want.share.count <= GRAPH_MAX_SHARES && g->nextn == g->nextn_end);
+    CHECK(g->want.share.count > 1 && g->want.share.count <= GRAPH_MAX_SHARES);
+    const struct marks { uint32_t nextn, nextn_end, guess; } whole_marks = {g->nextn, g->nextn_end, g->guess};
     const uint32_t n = g->n_ops, tail = g->tail;
+    if (g->want.guess_rows > 0 && !g->shared_head)
+        return error_set(e, STATOR_USAGE,
+                         "speculation.mode is \"mtp\": the vocabulary of this model (%s) is too small to be "
+                         "divided among %u devices (devices.split = \"tensor\"), which the MTP head needs",
+                         arch, g->want.share.count);
     struct graph_op *whole = g->ops + g->max_ops - n;
     struct sharing s = {.g = g, .arch = arch, .e = e, .whole = whole, .n_whole = n};
     for (uint32_t i = n; i-- > 0;) /* upwards in the table */
         whole[i] = g->ops[i];
     g->n_ops = 0;
     for (uint32_t i = 0; i < tail; i++) {
+        if (i == whole_marks.nextn)
+            g->nextn = g->n_ops;
+        if (i == whole_marks.nextn_end)
+            g->nextn_end = g->n_ops;
         stator_status st = divide_op(&s, i);
         if (st != STATOR_OK)
             return st;
@@ -400,14 +455,14 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
     }
     g->tail = g->n_ops;
     for (uint32_t i = tail; i < n; i++) {
+        if (i == whole_marks.guess)
+            g->guess = g->n_ops;
         struct graph_op *op = &g->ops[g->n_ops++];
         *op = whole[i];
         if (g->shared_head && op->kind == GRAPH_MATMUL)
             divide_head(&s, op);
         CHECK(g->ops + g->n_ops <= whole + i + 1);
     }
-    if (g->guess != 0)
-        g->guess = g->n_ops;
     if (g->want.lands)
         add_zones(g);
     return STATOR_OK;
@@ -417,6 +472,11 @@ void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *fi
     CHECK(index < x->count);
     *first = index > 0 ? x->ends[index - 1] : 0;
     *end = x->ends[index];
+}
+
+uint32_t share_row(const struct graph *g, const struct graph_op *op) {
+    const struct graph_exchanged *x = &op->exchanged;
+    return x->owned ? g->values[op->in].width : x->ends[x->count - 1];
 }
 
 const struct graph_op *share_head(const struct graph *g) {

@@ -29,6 +29,9 @@ void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *fi
 /* Floats of a row that device `index` gives in the exchange. */
 uint32_t share_width(const struct graph *g, const struct graph_op *op, uint32_t index);
 
+/* Floats of a row that is exchanged, in all. */
+uint32_t share_row(const struct graph *g, const struct graph_op *op);
+
 /* The exchange of logits; NULL: only the last device has the output matrix. */
 const struct graph_op *share_head(const struct graph *g);
 

@@ -16,7 +16,7 @@ static uint32_t owner_of(const struct member *m, const struct graph_exchanged *x
 static void exchanged_row(const struct member *m, const struct graph_op *op, uint32_t t, float *row) {
     if (op->exchanged.owned) {
         const uint32_t owner = owner_of(m, &op->exchanged, t), value = m->peer_ops[owner]->in;
-        const uint32_t width = m->g->values[op->out].width;
+        const uint32_t width = m->g->values[op->in].width;
         const float *from = value_f32(&m->peers[owner], value) + (size_t)t * width;
         if (from != row)
             memcpy(row, from, width * sizeof *row);
@@ -40,8 +40,8 @@ void cpu_exchange_run(const struct member *m, const struct graph_op *op) {
     const bool adds = op->epilogue == GRAPH_RESIDUAL;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     const struct graph_exchanged *x = &op->exchanged;
-    const uint32_t width = x->owned ? out->width : x->ends[x->count - 1]; /* of what is exchanged */
-    CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width));
+    const uint32_t width = share_row(m->g, op);
+    CHECK(out->forms == GRAPH_F32 || (!adds && (width == out->width || out->forms & GRAPH_F32)));
     const uint32_t n = x->wanted ? m->h->n_rows : m->h->n_tokens * ARITH_MAX(x->used, 1u);
     if (x->wanted && m->g->want.share.index + 1 < x->count)
         return;

@@ -23,24 +23,33 @@ static const float *state_before(const struct member *m, const struct graph_op *
     return value_f32(m, op->work) + row * width;
 }
 
-void cpu_nextn_pair(const struct member *m, const struct graph_op *op) {
+static void embed(const struct member *m, const struct graph_op *op, uint32_t t, float *y) {
     const struct graph_weight *w = &m->g->weights[op->weight[0]];
-    const int32_t *tokens = (const int32_t *)(m->slot + m->h->at_tokens);
+    const int32_t id = ((const int32_t *)(m->slot + m->h->at_tokens))[t];
+    const uint32_t row = (uint32_t)(graph_is_picture(id) ? GRAPH_PICTURE(id) : id);
+    CHECK(row < w->layout.rows);
+    panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS, y);
+}
+
+void cpu_nextn_pair(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const uint32_t width = out->width / 2;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     const struct step_chunk *c = chunks_of(m);
+    const uint32_t norms = op->n_weights - 2; /* of two, the embedding is there */
+    CHECK(norms > 0 || a.f32 != NULL);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
-        const uint32_t row = (uint32_t)(graph_is_picture(tokens[t]) ? GRAPH_PICTURE(tokens[t]) : tokens[t]);
-        CHECK(row < w->layout.rows);
         while (t >= c->first + c->n)
             c++;
         float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : temporary;
-        panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS, y);
-        m->d->kernels.rms_norm(y, y, plain_weight(m, op->weight[1]), width, op->norm.inv_width, op->norm.eps);
+        if (norms > 0)
+            embed(m, op, t, y);
+        m->d->kernels.rms_norm(y, y, plain_weight(m, op->weight[norms]), width, op->norm.inv_width,
+                               op->norm.eps);
         m->d->kernels.rms_norm(y + width, state_before(m, op, c, t - c->first, width),
-                               plain_weight(m, op->weight[2]), width, op->norm.inv_width, op->norm.eps);
+                               plain_weight(m, op->weight[norms + 1]), width, op->norm.inv_width,
+                               op->norm.eps);
         quantise_row(m, out, &a, t, y);
     }
 }

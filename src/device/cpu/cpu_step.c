@@ -764,16 +764,21 @@ struct together {
     uint32_t count;
     struct member members[DEVICE_MAX];
     const struct graph_op *ops[DEVICE_MAX]; /* NULL: the device has ended its ops */
-    uint32_t at[DEVICE_MAX], end[DEVICE_MAX];
+    uint32_t at[DEVICE_MAX];
+    struct ranges ranges[DEVICE_MAX];
     uint64_t began[DEVICE_MAX];
     uint32_t slot, member;
 };
 
 static void find_op(struct together *t, uint32_t i) {
-    while (t->at[i] < t->end[i] && t->members[i].g->ops[t->at[i]].kind == GRAPH_FILL &&
+    const struct ranges *r = &t->ranges[i];
+    while (t->at[i] < r->end[0] && t->members[i].g->ops[t->at[i]].kind == GRAPH_FILL &&
            !fills(&t->members[i]))
         t->at[i]++;
-    t->ops[i] = t->at[i] < t->end[i] ? &t->members[i].g->ops[t->at[i]] : NULL;
+    if (t->at[i] == r->end[0])
+        t->at[i] = r->begin[1];
+    const bool in_one = t->at[i] < r->end[0] || (t->at[i] >= r->begin[1] && t->at[i] < r->end[1]);
+    t->ops[i] = in_one ? &t->members[i].g->ops[t->at[i]] : NULL;
 }
 
 static void begin_op(struct together *t, uint32_t i) {
@@ -832,9 +837,8 @@ void cpu_step_run_group(const struct device_group *group, uint32_t slot, uint32_
         t.members[i].lane = i;
         t.members[i].peers = t.members;
         t.members[i].peer_ops = t.ops;
-        const struct ranges r = ranges_of(t.members[i].g, t.members[i].h);
-        t.at[i] = r.begin[0];
-        t.end[i] = r.end[0];
+        t.ranges[i] = ranges_of(t.members[i].g, t.members[i].h);
+        t.at[i] = t.ranges[i].begin[0];
         find_op(&t, i);
     }
     do {

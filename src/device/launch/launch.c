@@ -301,7 +301,7 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_exchanged *x = &o->exchanged;
     const struct graph_value *out = &b->g->values[o->out];
-    const uint32_t width = x->owned ? out->width : x->ends[x->count - 1], me = b->g->want.share.index;
+    const uint32_t width = share_row(b->g, o), me = b->g->want.share.index;
     const uint64_t rows = (uint64_t)b->rows * ARITH_MAX(x->used, 1u);
     const bool adds = o->epilogue == GRAPH_RESIDUAL;
     uint32_t first = 0, end = 0;
@@ -309,7 +309,9 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     if ((o->in == o->out && !x->owned && end - first == width) || (x->wanted && me + 1 < x->count))
         return STATOR_OK;
     CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8 && width > 0);
-    CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width && x->column == 0));
+    const bool whole = width == out->width;
+    CHECK(whole || out->forms & GRAPH_F32);
+    CHECK(out->forms == GRAPH_F32 || (!adds && x->column == 0));
     struct launch_at from[GRAPH_MAX_SHARES];
     uint32_t ends[GRAPH_MAX_SHARES];
     for (uint32_t i = 0; i < GRAPH_MAX_SHARES; i++) {
@@ -344,8 +346,8 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
                             .used = x->used,
                             .slots = (uint64_t)b->g->want.batch * x->used,
                             .wanted = x->wanted,
-                            .owned = x->owned,
-                            .out = launch_forms_of(b, o->out, out->forms),
+                            .owned = x->owned ? width : 0,
+                            .out = launch_forms_of(b, o->out, whole ? out->forms : GRAPH_F32),
                             .part = part,
                             .tile = OPENCL_NORM_CHUNK * sizeof(float),
                             .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),

@@ -16,8 +16,10 @@ stator_status launch_pair(struct launch_list *b, uint32_t op) {
         return error_set(b->e, STATOR_DEVICE,
                          "layer %u: the GPU kernels make int8 of pairs of 256 values, embeddings have %u",
                          o->layer, out->width / 2);
-    CHECK(out->width % 2 == 0 && o->n_weights == 3);
-    launch_rows(b, op, launch_floats(b, o->out), out->width, 1.0f);
+    CHECK(out->width % 2 == 0 && (o->n_weights == 2 || o->n_weights == 3));
+    const uint32_t norms = o->n_weights - 2; /* of two, the embedding is there */
+    if (norms > 0)
+        launch_rows(b, op, launch_floats(b, o->out), out->width, 1.0f);
     struct launch *l = launch_add(b, LAUNCH_PAIR, op, OPENCL_GROUP, 2 * (uint64_t)b->rows);
     launch_put_pair(b, l,
                     &(struct launch_pair_arguments){
@@ -27,8 +29,8 @@ stator_status launch_pair(struct launch_list *b, uint32_t op) {
                         .state = state.base,
                         .block_bytes = state.block_bytes,
                         .cache = state.cache,
-                        .embedding_weight = launch_plain_weight(b, o->weight[1]),
-                        .state_weight = launch_plain_weight(b, o->weight[2]),
+                        .embedding_weight = launch_plain_weight(b, o->weight[norms]),
+                        .state_weight = launch_plain_weight(b, o->weight[norms + 1]),
                         .out = launch_forms_of(b, o->out, out->forms),
                         .inv_n = o->norm.inv_width,
                         .eps = o->norm.eps,

@@ -69,11 +69,14 @@ void lz_exchange_close(struct lz_device *d) {
     x->pool = NULL;
 }
 
-/* Halves go in turn, also from the body of one slot to that of the next. */
-static uint32_t half_of(const struct graph *g, uint32_t slot, uint32_t op) {
-    if (g->ops[op].exchanged.wanted)
+/* Halves go in turn, also from the body of one slot to that of the next. A pass of the MTP head begins with
+ * the half of its slot's body: the lists before it are that body, which has ended everywhere, or the body of
+ * the other slot. What comes behind the pass is submitted when it has ended everywhere. */
+static uint32_t half_of(const struct graph *g, const struct lz_exchange_at *at) {
+    if (g->ops[at->op].exchanged.wanted)
         return LZ_EXCHANGE_LOGITS;
-    return (share_exchanges(g, op) + slot * share_exchanges(g, g->n_ops)) % 2;
+    const uint32_t before = at->guesses ? share_exchanges(g, g->nextn) : 0;
+    return (share_exchanges(g, at->op) - before + at->slot * share_exchanges(g, g->n_ops)) % 2;
 }
 
 /* g, op: of any device of the group, as all have the same rows and columns in an exchange. */
@@ -89,14 +92,14 @@ static uint8_t *zone_at(struct lz_device *to, const struct graph *g, const struc
            at;
 }
 
-void *lz_exchange_rows(struct lz_device *d, uint32_t slot, uint32_t op, uint32_t source) {
+void *lz_exchange_rows(struct lz_device *d, const struct lz_exchange_at *at, uint32_t source) {
     const struct graph *g = d->model->graph;
     const struct device_group *group = d->setup.group;
-    const uint32_t half = half_of(g, slot, op), me = g->want.share.index;
+    const uint32_t half = half_of(g, at), me = g->want.share.index;
     CHECK(source != me && source < group->count);
     if (!group->direct[source][me])
         return group->window[source][half];
-    return zone_at(d, g, &g->ops[op], half, source);
+    return zone_at(d, g, &g->ops[at->op], half, source);
 }
 
 static stator_status copy(struct lz_device *d, struct lz_list *list, void *to, const void *from,
@@ -149,17 +152,19 @@ static stator_status give(struct lz_device *d, struct lz_list *list, uint32_t ha
     return st == STATOR_OK ? barrier(d, list, NULL, 0, NULL, e) : st;
 }
 
-stator_status lz_exchange_append(struct lz_device *d, struct lz_list *list, uint32_t slot, uint32_t op,
-                                 uint32_t rows, stator_error *e) {
+stator_status lz_exchange_append(struct lz_device *d, const struct lz_exchange_at *at, uint32_t rows,
+                                 stator_error *e) {
     const struct graph *g = d->model->graph;
-    const uint32_t half = half_of(g, slot, op), me = g->want.share.index, n = d->setup.group->count;
+    const struct graph_op *op = &g->ops[at->op];
+    struct lz_list *list = at->list;
+    const uint32_t half = half_of(g, at), me = g->want.share.index, n = d->setup.group->count;
     ze_event_handle_t theirs[DEVICE_MAX];
     uint32_t waits = 0;
-    stator_status st = give(d, list, half, &g->ops[op], rows, e);
+    stator_status st = give(d, list, half, op, rows, e);
     for (uint32_t i = 0; i < n && st == STATOR_OK; i++) {
-        if (gets(&g->ops[op], me, i))
+        if (gets(op, me, i))
             st = barrier(d, list, event_of(d, half, me, i), 0, NULL, e);
-        if (gets(&g->ops[op], i, me))
+        if (gets(op, i, me))
             theirs[waits++] = event_of(d, half, i, me);
     }
     if (st == STATOR_OK && waits > 0)

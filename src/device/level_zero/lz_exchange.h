@@ -11,10 +11,17 @@
  * STATOR_USAGE: a GPU of the group has another driver than the first. */
 stator_status lz_exchange_open(struct lz_device *d, stator_error *e);
 void lz_exchange_close(struct lz_device *d);
+/* Where an exchange stands. */
+struct lz_exchange_at {
+    struct lz_list *list;
+    uint32_t slot, op;
+    bool guesses; /* in a pass of the MTP head, not in a body or its tail */
+};
+
 /* Appends all of an exchange but the kernel that reads the rows; `rows`: tokens of the list. */
-stator_status lz_exchange_append(struct lz_device *d, struct lz_list *list, uint32_t slot, uint32_t op,
-                                 uint32_t rows, stator_error *e);
-/* Where the rows of device `source` are in the op's exchange. */
-void *lz_exchange_rows(struct lz_device *d, uint32_t slot, uint32_t op, uint32_t source);
+stator_status lz_exchange_append(struct lz_device *d, const struct lz_exchange_at *at, uint32_t rows,
+                                 stator_error *e);
+/* Where the rows of device `source` are. */
+void *lz_exchange_rows(struct lz_device *d, const struct lz_exchange_at *at, uint32_t source);
 
 #endif

@@ -23,6 +23,7 @@ struct recording {
     struct lz_device *d;
     uint32_t slot;
     uint32_t rows; /* of the bucket */
+    bool guesses;  /* a pass of the MTP head */
     struct lz_list *list;
     stator_error *e;
 };
@@ -172,6 +173,10 @@ static stator_status append_copy(struct recording *r, void *to, const void *from
                                   : lz_queue_error(&r->d->queue, "zeCommandListAppendMemoryCopy", z, r->e);
 }
 
+static struct lz_exchange_at exchange_at(const struct recording *r, uint32_t op) {
+    return (struct lz_exchange_at){r->list, r->slot, op, r->guesses};
+}
+
 static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel, const struct launch *l,
                                   uint32_t i) {
     CHECK(i < l->n_args);
@@ -195,11 +200,13 @@ static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel
         size = sizeof pointer;
         break;
     }
-    case LAUNCH_PEER:
-        pointer = lz_exchange_rows(r->d, r->slot, l->op, a->u32);
+    case LAUNCH_PEER: {
+        const struct lz_exchange_at at = exchange_at(r, l->op);
+        pointer = lz_exchange_rows(r->d, &at, a->u32);
         value = &pointer;
         size = sizeof pointer;
         break;
+    }
     case LAUNCH_U32:
         value = &a->u32;
         size = sizeof a->u32;
@@ -312,9 +319,12 @@ static stator_status append_send(struct recording *r, const struct graph_op *op)
     return append_copy(r, to, value_at(d, op->in, 0), bytes);
 }
 
+/* Of a tensor split, only the last device has any. */
 static stator_status append_results(struct recording *r) {
     struct lz_device *d = r->d;
     const struct graph *g = d->model->graph;
+    if (g->logits == GRAPH_NONE)
+        return STATOR_OK;
     uint8_t *pinned = d->setup.pinned;
     uint64_t logits = (uint64_t)r->rows * g->values[g->logits].width * sizeof(float);
     uint64_t picks = (uint64_t)r->rows * sizeof(struct step_pick);
@@ -361,12 +371,13 @@ static stator_status append_ops(struct recording *r, enum launch_part part, uint
         st = lz_stream_begin(&copies, r->d, r->slot, bucket, r->list, streamed, r->e);
     for (uint32_t i = begin; i < end && st == STATOR_OK; i++) {
         const struct graph_op *op = &r->d->model->graph->ops[i];
+        const struct lz_exchange_at at_exchange = exchange_at(r, i);
         if (op->kind == GRAPH_LAND)
             st = append_land(r, op);
         else if (op->kind == GRAPH_SEND)
             st = append_send(r, op);
         else if (op->kind == GRAPH_EXCHANGED)
-            st = lz_exchange_append(r->d, r->list, r->slot, i, r->rows, r->e);
+            st = lz_exchange_append(r->d, &at_exchange, r->rows, r->e);
         else
             st = lz_helped_record(r->d, r->list, i, r->rows, r->e);
         while (st == STATOR_OK && at < n && r->d->steps.launches[at].op == i)
@@ -418,7 +429,7 @@ static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bu
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
         st = append_ops(&r, LAUNCH_TAIL, bucket);
-    if (st == STATOR_OK && d->model->graph->logits != GRAPH_NONE)
+    if (st == STATOR_OK)
         st = append_results(&r);
     return st == STATOR_OK ? close_list(&r) : st;
 }
@@ -428,6 +439,7 @@ static stator_status record_guess(struct lz_device *d, uint32_t slot, uint32_t b
     struct recording r = {.d = d,
                           .slot = slot,
                           .rows = d->steps.tail_bounds[bucket],
+                          .guesses = true,
                           .list = &d->steps.guess[slot][bucket],
                           .e = e};
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);

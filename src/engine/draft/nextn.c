@@ -11,25 +11,51 @@
 
 #define LOOK_NS 1000000 /* between looks at a device's deadline */
 
-/* A pass under way. */
+/* A pass under way: on the last device, or on all of a tensor split. */
 struct pass {
-    struct device *device;
+    struct device *device; /* the last one, which has the results */
+    uint32_t first, last;  /* devices */
     uint32_t slot;
     uint8_t *at; /* its descriptor */
     struct step_header *h;
 };
 
-static stator_status run(const struct stator *s, const struct pass *p, const char *name, stator_error *e) {
+static stator_status submit(const struct stator *s, const struct pass *p, stator_error *e) {
+    stator_status st = STATOR_OK;
+    for (uint32_t i = p->first; i <= p->last && st == STATOR_OK; i++) {
+        struct device *d = s->devices[i].device;
+        if (i < p->last)
+            step_writer_copy(d->vtable->step_slot(d, p->slot), p->at);
+        st = d->vtable->submit(d, p->slot, e);
+    }
+    return st;
+}
+
+/* All devices, since one may wait for another one that is lost. */
+static stator_status wait_for(const struct stator *s, const struct pass *p, bool *ended, stator_error *e) {
+    stator_status st = STATOR_OK;
+    *ended = true;
+    for (uint32_t i = p->first; i <= p->last && st == STATOR_OK; i++) {
+        struct device *d = s->devices[i].device;
+        bool one = false;
+        st = d->vtable->wait(d, p->slot, *ended ? LOOK_NS : 0, &one, e);
+        *ended = *ended && one;
+    }
+    return st;
+}
+
+static stator_status run(const struct stator *s, const struct pass *p, stator_error *e) {
     bool ended = false;
     const uint64_t begin = clock_ns();
-    stator_status st = p->device->vtable->submit(p->device, p->slot, e);
+    stator_status st = submit(s, p, e);
     while (st == STATOR_OK && !ended) {
-        st = p->device->vtable->wait(p->device, p->slot, LOOK_NS, &ended, e);
+        st = wait_for(s, p, &ended, e);
         if (st == STATOR_OK && !ended && clock_ns() - begin > s->deadline_ns)
             return error_set(e, STATOR_DEVICE,
                              "%s: wait: guesses of %u tokens have not ended after %.1f s: the device or its "
                              "driver hangs",
-                             name, p->h->n_tokens, (double)s->deadline_ns * 1e-9);
+                             s->planning.devices[p->last].facts.name, p->h->n_tokens,
+                             (double)s->deadline_ns * 1e-9);
     }
     return st;
 }
@@ -81,6 +107,8 @@ static struct engine_sequence *guessing(const struct stator *s, const struct eng
 stator_status nextn_follow(struct stator *s, struct engine_step *step, stator_error *e) {
     const struct planning_device *last = &s->planning.devices[step->at];
     struct pass p = {.device = s->devices[step->at].device,
+                     .first = planning_stages(&s->planning) == 1 ? 0 : step->at,
+                     .last = step->at,
                      .slot = (uint32_t)(step->number % last->model.slots)};
     CHECK(step->at + 1 == s->planning.n_devices);
     p.at = p.device->vtable->step_slot(p.device, p.slot);
@@ -102,7 +130,7 @@ stator_status nextn_follow(struct stator *s, struct engine_step *step, stator_er
         }
         if (p.h->n_tokens == 0)
             break;
-        st = run(s, &p, last->facts.name, e);
+        st = run(s, &p, e);
         const struct step_pick *picks = st == STATOR_OK ? p.device->vtable->picks(p.device, p.slot) : NULL;
         const struct step_chunk *chunks = (const struct step_chunk *)(p.at + p.h->at_chunks);
         if (st == STATOR_OK)

@@ -150,12 +150,12 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
 /* Rows of columns that several devices have made: source i has columns from end(i - 1) to end(i) - 1, each in
  * rows of its own columns. They go to columns `column`.. of out; adds: to floats that are there. used: the
  * rows are those of the step's slots, so many of a token. wanted: they are its rows of logits.
- * owned: rows are whole, and that of a token is of the source whose ends hold the token. Int8 forms only of whole rows of out. part, local
+ * owned: rows are whole, of so many columns, and that of a token is of the source whose ends hold the token. Int8 forms only of whole rows of out. part, local
  * memory: as above. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS(EXCHANGE)) {
     global const float *const froms[8] = {from0, from1, from2, from3, from4, from5, from6, from7};
     const uint ends[8] = {end0, end1, end2, end3, end4, end5, end6, end7};
-    uint width = owned ? out_width : end7, parts = cl_ceil_div(width, part);
+    uint width = owned ? owned : end7, parts = cl_ceil_div(width, part);
     global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = wanted ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens * max(used, 1u);
     struct cl_forms o = CL_FORMS(out);

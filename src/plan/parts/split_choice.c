@@ -8,8 +8,6 @@
 
 /* What a tensor split of GPUs cannot do yet; NULL: nothing of this run. */
 static const char *lacks(const struct planning *s) {
-    if (s->config.speculation.mode == CONFIG_SPECULATION_MTP)
-        return "tensor does not divide the MTP head yet (speculation.mode = \"mtp\")";
     if (s->config.memory.on_oom == CONFIG_OOM_SPILL)
         return "tensor does not spill yet (memory.on_oom = \"spill\")";
     if (s->may_help)

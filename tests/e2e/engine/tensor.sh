@@ -123,7 +123,7 @@ test_refused() {
     expect 2 "$stator" run $cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor --set transfer.mode=staged -p x
     said 'transfer.mode'
     expect 2 "$stator" run $cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor --set speculation.mode=mtp -p x
-    said 'does not divide the MTP head yet'
+    said 'has no MTP head'
     expect 2 "$stator" plan $cfg --set devices.split=tensor --set 'cluster.stages="a=cpu:0;b=cpu:0"'
     said 'for the devices of one machine'
     expect 2 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=tensor --set memory.on_oom=spill

@@ -1,5 +1,6 @@
 /* The MTP head on the GPU kernels, run by the software driver: guesses are those of float64, on one GPU
- * and two; and conversations with guesses and copies of states say what the CPU says without. */
+ * and two, with a part of the layers each or by tensor; and conversations with guesses and copies of states
+ * say what the CPU says without. */
 #include "hybrid_model.h"
 #include "nextn_play.h"
 #include "prefix_play.h"
@@ -10,12 +11,12 @@
 #define SMALL "slices=1,subslices=1,eus=8,threads=8"
 
 /* Of the next child. */
-static const char *model, *use;
+static const char *model, *use, *split;
 static const struct peer_model *shape;
 static struct nextn_expected expected[NEXTN_PROMPTS];
 
 static void answers(void) {
-    const char *const sets[] = {use, "memory.driver_reserve=1MiB", NULL};
+    const char *const sets[] = {use, split, "memory.driver_reserve=1MiB", NULL};
     for (uint32_t i = 0; i < NEXTN_PROMPTS; i += 2) {
         nextn_play(model, shape, &expected[i], -1, sets);
         nextn_play(model, shape, &expected[i], 0.6f, sets);
@@ -32,9 +33,13 @@ static void right(void **state) {
     nextn_play_expected(shape->name, expected);
     model = nextn_play_model(shape, &w, path);
     use = "devices.use=\"level_zero:0\"";
+    split = "devices.split=auto";
     zesim_run("devices=1," SMALL, answers);
     use = "devices.use=\"level_zero:0, level_zero:1\"";
+    split = "devices.split=1,1";
     zesim_run("devices=2," SMALL, answers);
+    split = "devices.split=tensor:3,2";
+    zesim_run("devices=2,order=shuffle,seed=3," SMALL, answers);
     gguf_writer_free(&w);
 }
 
@@ -43,6 +48,7 @@ static void converse(void) {
                                         "memory.context=256", "memory.batch=64",
                                         "cpu.threads=2",      NULL};
     const char *sets[] = {use,
+                          split,
                           "memory.batch=40",
                           "speculation.mode=mtp",
                           "memory.context=256",
@@ -70,10 +76,14 @@ static void conversations(void **state) {
     hybrid_model_write(&w, m);
     assert_true(gguf_writer_finish(&w));
     model = gguf_writer_memory_path(&w, path);
+    split = "devices.split=auto";
     use = "devices.use=\"cpu:0, level_zero:0\"";
     zesim_run("devices=1," SMALL, converse);
     use = "devices.use=\"level_zero:0\"";
     zesim_run("devices=1," SMALL, converse);
+    split = "devices.split=tensor";
+    use = "devices.use=\"level_zero:0, level_zero:1\"";
+    zesim_run("devices=2,order=shuffle,seed=7," SMALL, converse);
     gguf_writer_free(&w);
 }
 
