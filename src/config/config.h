@@ -38,6 +38,7 @@ enum config_key {
     CONFIG_VISION_MAX_PIXELS,
     CONFIG_VISION_PICTURES,
     CONFIG_VISION_DECODE,
+    CONFIG_VISION_DEVICE,
     CONFIG_DEVICES_USE,
     CONFIG_DEVICES_SPLIT,
     CONFIG_DEVICES_FACTS,
@@ -164,9 +165,10 @@ struct config {
         bool none_chosen; /* config_load has failed because it does not know which of them is meant */
     } models;
     struct {
-        uint64_t max_pixels; /* of a picture that the tower sees */
-        uint64_t pictures;   /* that are held at a time */
-        uint64_t decode;     /* bytes */
+        uint64_t max_pixels;      /* of a picture that the tower sees */
+        uint64_t pictures;        /* that are held at a time */
+        uint64_t decode;          /* bytes */
+        char device[CONFIG_NAME]; /* of the tower; "auto" */
     } vision;
     struct {
         char use[CONFIG_LIST];   /* as text: "auto", or names separated by ", " */

@@ -245,6 +245,16 @@ static stator_status check_speculation(const struct check *p) {
     return STATOR_OK;
 }
 
+static stator_status check_vision(const struct check *p) {
+    char device[CONFIG_NAME] = "auto";
+    if (strcmp(p->c->vision.device, device) != 0 && !device_name(p->c->vision.device, device))
+        return problem(p, CONFIG_VISION_DEVICE,
+                       "is not the name of a device; expected \"auto\", or one such as \"level_zero:0\" or "
+                       "\"cpu\"");
+    memcpy(p->c->vision.device, device, sizeof device);
+    return STATOR_OK;
+}
+
 stator_status config_check(struct config *c, const char *name, stator_error *e) {
     struct check *p = &(struct check){.c = c, .name = name, .e = e};
     if (c->model.path[0] == '\0')
@@ -259,6 +269,8 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
         st = check_split(p);
     if (st == STATOR_OK)
         st = check_kv(p);
+    if (st == STATOR_OK)
+        st = check_vision(p);
     if (st != STATOR_OK)
         return st;
     if (c->memory.sequences > c->memory.batch)

@@ -34,7 +34,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_MODEL_VISION] =
         {TEXT(model, vision), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "The file of the model's vision tower (mmproj), so that prompts may have pictures. It runs "
-                 "on the CPU, and the model's first device must be a CPU too."},
+                 "on vision.device."},
     [CONFIG_MODEL_NAME] =
         {TEXT(model, name), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help =
@@ -57,6 +57,12 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .unit = "bytes",
          .help = "Memory to decode a picture's file in: four bytes per pixel, and for some files ten. A file "
                  "that needs more is refused."},
+    [CONFIG_VISION_DEVICE] =
+        {TEXT(vision, device), .kind = CONFIG_KIND_TEXT, .default_text = "auto", .unit = "",
+         .help =
+             "The device of the vision tower, as in `devices.use`: one name. On a device of the model, the "
+             "tower takes its memory first. \"auto\": the model's first device, if that is a GPU that has "
+             "room for the tower; else the CPU, and a line of the log says why."},
     [CONFIG_DEVICES_USE] =
         {TEXT(devices, use), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
          .help = "The devices to use, in the order of the layers: \"cpu\", \"cpu:0, cpu:1\", "

@@ -92,12 +92,12 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
                            struct device_pinned *p) {
     *p = (struct device_pinned){0};
     for (int k = 0; k < 2; k++)
-        p->logits[k] = p->picks[k] = UINT64_MAX;
+        p->logits[k] = p->picks[k] = p->pictures[k] = p->blends[k] = UINT64_MAX;
     if (f->host_memory)
         return;
     const struct graph *g = m->graph;
     struct carve c = carve_count();
-    CHECK((g->logits == GRAPH_NONE) == (g->picks == GRAPH_NONE));
+    CHECK(g->logits != GRAPH_NONE || g->picks == GRAPH_NONE);
     for (int k = 0; k < 2; k++) {
         p->step[k] = c.used;
         carve_take(&c, m->step_bytes, 1);
@@ -105,8 +105,18 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
     for (int k = 0; k < 2 && g->logits != GRAPH_NONE; k++) {
         p->logits[k] = c.used;
         carve_take(&c, g->values[g->logits].half_bytes, 1);
+        if (g->picks == GRAPH_NONE)
+            continue;
         p->picks[k] = c.used;
         carve_take(&c, g->values[g->picks].half_bytes, 1);
+    }
+    for (uint32_t k = 0; k < m->slots && g->pictures != GRAPH_NONE; k++) {
+        p->pictures[k] = c.used;
+        carve_take(&c, g->values[g->pictures].half_bytes, 1);
+        if (g->blends == GRAPH_NONE)
+            continue;
+        p->blends[k] = c.used;
+        carve_take(&c, g->values[g->blends].half_bytes, 1);
     }
     struct device_hosted hosted;
     p->hosted = c.used;

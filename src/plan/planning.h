@@ -123,6 +123,8 @@ struct planning {
     char why_cpu[256];  /* "auto" has found GPUs and takes the CPU: why; else "" */
     uint32_t n_devices; /* of the model; planning_parts has those of the others, too */
     struct planning_second draft, vision;
+    bool vision_on_cpu;          /* vision.device is "auto": the tower stays on the CPU, */
+    char why_vision_cpu[256];    /* though the model's first device is a GPU: why; else "" */
     struct device_choice helper; /* the processors, as the helper of GPUs (device_helper.h), */
     bool may_help;               /* if memory.experts lets them */
     uint32_t stage;  /* of this host, in a run over several; devices of others have facts.remote */

@@ -519,8 +519,8 @@ static const char *helps_not(const struct planning *s) {
                                       "is not built yet"
                    : planning_second_of(s, i) == &s->draft
                        ? "speculation.device is the CPU, which would share the processors with it: take a GPU"
-                       : "the vision tower runs on the CPU and would share the processors with it, which is "
-                         "not built yet";
+                       : "the vision tower runs on the CPU and would share the processors with it: set "
+                         "vision.device to a GPU";
     return NULL;
 }
 
@@ -719,8 +719,10 @@ stator_status planning_make(struct planning *s, stator_error *e) {
     stator_status st = s->planned ? STATOR_OK : split_choose(s, remap_tables, e);
     if (st != STATOR_OK)
         return st;
-    if (!s->planned)
+    if (!s->planned) {
+        planning_second_settle(s);
         resolve_checkpoints(s);
+    }
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
         uint32_t context = fit_largest_context(s, &s->want);
         if (context > 0)

@@ -6,6 +6,7 @@
 #include "model/same_vocabulary.h"
 #include "os/pages.h"
 #include "plan/parts/device_spec.h"
+#include "plan/fit.h"
 #include "plan/planner.h"
 
 #include <stdio.h>
@@ -166,11 +167,11 @@ static stator_status read_tower(struct planning *s, stator_error *e) {
 
 /* A described device has its facts from devices.facts or the list of --device, and runs as our processor. */
 static stator_status choose_described(struct planning *s, const struct device_options *o, const char *name,
-                                      stator_error *e) {
+                                      struct planning_second *second, stator_error *e) {
     struct device_facts facts[DEVICE_SPEC_MAX];
     uint32_t n = 0, one = 0;
     const struct device_facts *said = NULL;
-    stator_status st = device_choose("cpu:0", o, &s->draft.choice, 1, &one, e);
+    stator_status st = device_choose("cpu:0", o, &second->choice, 1, &one, e);
     if (st == STATOR_OK)
         st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
     if (st != STATOR_OK)
@@ -180,36 +181,43 @@ static stator_status choose_described(struct planning *s, const struct device_op
         if (strcmp(s->devices[i].facts.name, name) == 0)
             said = &s->devices[i].facts;
     if (said == NULL)
-        return error_set(e, STATOR_USAGE, "speculation.device names %s, which nothing describes", name);
-    s->draft.choice.facts = *said;
+        return error_set(e, STATOR_USAGE, "devices.use names %s, which nothing describes", name);
+    second->choice.facts = *said;
     if (said->host_memory)
-        s->draft.choice.facts.memory = 0;
+        second->choice.facts.memory = 0;
     return STATOR_OK;
 }
 
-/* The key's name in what device_choose says of devices.use. */
-static void name_key(stator_error *e) {
+/* The key's name in what is said of devices.use. */
+static void name_key(const char *key, stator_error *e) {
     static const char other[] = "devices.use";
     char rest[sizeof e->text];
     if (e == NULL || strncmp(e->text, other, sizeof other - 1) != 0)
         return;
     snprintf(rest, sizeof rest, "%s", e->text + sizeof other - 1);
-    snprintf(e->text, sizeof e->text, "speculation.device%.480s", rest);
+    snprintf(e->text, sizeof e->text, "%s%.480s", key, rest);
+}
+
+static stator_status choose(struct planning *s, const struct device_options *o, const char *key,
+                            const char *name, struct planning_second *second, stator_error *e) {
+    uint32_t one = 0;
+    stator_status st = s->imagined ? choose_described(s, o, name, second, e)
+                                   : device_choose(name, o, &second->choice, 1, &one, e);
+    if (st != STATOR_OK)
+        name_key(key, e);
+    return st;
 }
 
 static stator_status open_draft(struct planning *s, const struct device_options *o, stator_error *e) {
     const char *name = s->config.speculation.device;
-    uint32_t one = 0;
     if (s->config.speculation.mode != CONFIG_SPECULATION_DRAFT)
         return STATOR_OK;
     stator_status st = read_model(s, e);
-    if (st == STATOR_OK && name[0] != '\0') {
-        st = s->imagined ? choose_described(s, o, name, e)
-                         : device_choose(name, o, &s->draft.choice, 1, &one, e);
-        if (st != STATOR_OK)
-            name_key(e);
-    }
-    return st;
+    return st == STATOR_OK && name[0] != '\0' ? choose(s, o, "speculation.device", name, &s->draft, e) : st;
+}
+
+static bool is_auto(const struct planning *s) {
+    return strcmp(s->config.vision.device, "auto") == 0;
 }
 
 static stator_status open_tower(struct planning *s, const struct device_options *o, stator_error *e) {
@@ -217,7 +225,11 @@ static stator_status open_tower(struct planning *s, const struct device_options 
     if (s->config.model.vision[0] == '\0')
         return STATOR_OK;
     stator_status st = read_tower(s, e);
-    return st == STATOR_OK ? device_choose("cpu:0", o, &s->vision.choice, 1, &one, e) : st;
+    if (st != STATOR_OK)
+        return st;
+    s->vision_on_cpu = is_auto(s);
+    return is_auto(s) ? device_choose("cpu:0", o, &s->vision.choice, 1, &one, e)
+                      : choose(s, o, "vision.device", s->config.vision.device, &s->vision, e);
 }
 
 stator_status planning_second_open(struct planning *s, const struct device_options *o, stator_error *e) {
@@ -243,10 +255,10 @@ void planning_second_close(struct planning *s) {
 static void place_one(struct planning *s, struct planning_second *second, uint32_t at) {
     struct planning_device *d = &s->devices[at];
     char name[sizeof d->facts.name];
-    const bool follows = second->tower == NULL && s->config.speculation.device[0] == '\0';
-    const struct device_choice *choice = follows ? &s->devices[0].choice : &second->choice;
+    const bool follows =
+        second->tower == NULL ? s->config.speculation.device[0] == '\0' : is_auto(s) && !s->vision_on_cpu;
     d->facts = follows ? s->devices[0].facts : second->choice.facts;
-    d->choice = *choice;
+    d->choice = follows ? s->devices[0].choice : second->choice;
     d->graph = second->graph;
     d->refused = (struct planning_refusal){0};
     d->halved = d->reduced = 0;
@@ -268,6 +280,38 @@ void planning_second_place(struct planning *s) {
         place_one(s, &s->draft, planning_draft_at(s));
     if (s->vision.gguf != NULL)
         place_one(s, &s->vision, planning_vision_at(s));
+}
+
+/* Whether the model and the tower fit where they are; if not, why. */
+static bool tower_fits(struct planning *s, stator_error *why) {
+    const uint32_t at = planning_vision_at(s);
+    struct planning_want want = s->want;
+    struct plan made;
+    if (s->config.memory.context == CONFIG_CONTEXT_AUTO)
+        want.context = fit_largest_context(s, &want);
+    stator_status st = want.context > 0 ? planner_make(s, &want, &made, why)
+                                        : error_set(why, STATOR_DOES_NOT_FIT, "no context fits beside it");
+    if (st == STATOR_OK)
+        st = device_takes(&s->devices[at].choice, &s->devices[at].model, why);
+    if (st == STATOR_OK && !made.fits)
+        st = error_set(why, STATOR_DOES_NOT_FIT, "%s is short", made.missing.where);
+    return st == STATOR_OK;
+}
+
+void planning_second_settle(struct planning *s) {
+    stator_error why = {0};
+    if (s->vision.gguf == NULL || !is_auto(s) || s->devices[0].facts.host_memory)
+        return;
+    s->vision_on_cpu = false;
+    planning_second_place(s);
+    if (tower_fits(s, &why))
+        return;
+    s->vision_on_cpu = true;
+    planning_second_place(s);
+    snprintf(s->why_vision_cpu, sizeof s->why_vision_cpu, "%s does not take it: %.200s",
+             s->devices[0].facts.name, why.text);
+    log_write(s->log, STATOR_LOG_WARN, "vision.device = \"auto\": the tower runs on the CPU, because %s",
+              s->why_vision_cpu);
 }
 
 struct planning_want planning_second_want(const struct planning *s, uint32_t index,

@@ -12,6 +12,9 @@ stator_status planning_second_open(struct planning *s, const struct device_optio
 void planning_second_close(struct planning *s);
 /* Their devices behind those of the model, whenever these have changed. */
 void planning_second_place(struct planning *s);
+/* vision.device = "auto" beside a model on a GPU, before the plan is made: the tower goes there if both fit.
+ */
+void planning_second_settle(struct planning *s);
 /* The sizes of device `index`, which is a second model's, in a plan for *want. */
 struct planning_want planning_second_want(const struct planning *s, uint32_t index,
                                           const struct planning_want *want);

@@ -30,7 +30,6 @@ struct op_shape {
     uint32_t experts, used; /* of experts */
     uint32_t taps;
     bool woven;
-    bool cpu_only; /* of `proof`: GPUs have no kernel for the op yet */
 };
 
 /* Which cases a row is. */

@@ -198,37 +198,39 @@ void launch_moves(const struct device_model *m, const struct launch_traits *t, u
     *n = b.n;
 }
 
-void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale) {
+void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale,
+                 uint32_t pictures) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_weight *w = &b->g->weights[o->weight[0]];
     CHECK(w->packed && w->n_pieces > 0);
     for (uint32_t i = 0; i < w->n_pieces; i++) {
         const struct graph_piece *p = &w->pieces[i];
         struct launch *l = launch_add(b, LAUNCH_EMBED, op, OPENCL_GROUP, b->rows);
-        launch_put_embed(b, l,
-                         &(struct launch_embed_arguments){
-                             .piece = {DEVICE_WEIGHTS, p->slice, p->offset},
-                             .x = x,
-                             .type = w->layout.type,
-                             .file = w->layout.file,
-                             .width = w->layout.cols,
-                             .stride = stride,
-                             .first_panel = p->first_panel + (w->cut ? w->runs.first / PANEL_ROWS : 0),
-                             .panels = p->panels,
-                             .scale = scale,
-                         });
+        launch_put_embed(
+            b, l,
+            &(struct launch_embed_arguments){
+                .piece = {DEVICE_WEIGHTS, p->slice, p->offset},
+                .pictures = pictures != GRAPH_NONE ? launch_floats(b, pictures) : launch_nowhere(),
+                .pictures_width = pictures != GRAPH_NONE ? b->g->values[pictures].width : 0,
+                .x = x,
+                .type = w->layout.type,
+                .file = w->layout.file,
+                .width = w->layout.cols,
+                .stride = stride,
+                .first_panel = p->first_panel + (w->cut ? w->runs.first / PANEL_ROWS : 0),
+                .panels = p->panels,
+                .scale = scale,
+            });
     }
 }
 
 static stator_status add_embed(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
-    launch_rows(b, op, launch_floats(b, o->out), b->g->values[o->out].width, o->scale);
+    launch_rows(b, op, launch_floats(b, o->out), b->g->values[o->out].width, o->scale, o->work);
     return STATOR_OK;
 }
 
-/* Values of a row that a group of the norm kernel writes: few enough that there are groups for the whole
- * device, but each has to make the row's sum. */
-static uint32_t norm_part(const struct launch_list *b, uint64_t rows, uint32_t width) {
+uint32_t launch_norm_part(const struct launch_list *b, uint64_t rows, uint32_t width) {
     const uint32_t row = (uint32_t)arith_round_up(width, 256);
     uint32_t part = 256;
     while (part < row && rows * arith_ceil_div(row, part) > groups_at_once(b->traits, OPENCL_GROUP))
@@ -238,12 +240,15 @@ static uint32_t norm_part(const struct launch_list *b, uint64_t rows, uint32_t w
 
 static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
+    if (o->norm.centred)
+        return launch_layer_norm(b, op);
+    const bool wanted = o->wanted || op >= b->g->tail;
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
     CHECK(o->in != o->out);
     const uint32_t apart = ARITH_MAX(o->norm.parts, 1u), width = out->width / apart;
     const uint64_t rows = (uint64_t)b->rows * apart;
-    const uint32_t part = norm_part(b, rows, width);
+    const uint32_t part = launch_norm_part(b, rows, width);
     struct launch *l = launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, rows * arith_ceil_div(width, part));
     CHECK(apart == 1 || out->forms == GRAPH_F32);
     launch_put_norm(b, l,
@@ -253,7 +258,9 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
                         .scale = launch_plain_weight(b, o->n_weights > 1 ? o->weight[1] : GRAPH_NONE),
                         .scaled = o->n_weights > 1,
                         .out = launch_forms_of(b, o->out, out->forms),
-                        .gather = gather,
+                        .gather = gather   ? OPENCL_ROWS_GATHER
+                                  : wanted ? OPENCL_ROWS_WANTED
+                                           : OPENCL_ROWS_ALL,
                         .pairs = gather && !(out->forms & GRAPH_F32),
                         .adds = o->epilogue == GRAPH_RESIDUAL,
                         .apart = apart,
@@ -282,7 +289,7 @@ static stator_status add_forms(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *out = &b->g->values[o->out];
     CHECK(o->in != o->out);
-    const uint32_t part = norm_part(b, b->rows, out->width);
+    const uint32_t part = launch_norm_part(b, b->rows, out->width);
     struct launch *l =
         launch_add(b, LAUNCH_FORMS, op, OPENCL_GROUP, b->rows * arith_ceil_div(out->width, part));
     launch_put_forms(b, l,
@@ -320,7 +327,7 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
                   : i == me     ? launch_floats(b, o->in)
                                 : (struct launch_at){LAUNCH_OF_PEER, i, 0};
     }
-    const uint32_t part = norm_part(b, rows, width);
+    const uint32_t part = launch_norm_part(b, rows, width);
     struct launch *l = launch_add(b, LAUNCH_EXCHANGE, op, OPENCL_GROUP, rows * arith_ceil_div(width, part));
     launch_put_exchange(b, l,
                         &(struct launch_exchange_arguments){
@@ -579,7 +586,9 @@ static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
 static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
     if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].rope.wide ||
-        g->ops[rope].rope.late || g->ops[rope].rope.latent > 0 || g->ops[rope].in != g->ops[matmul].out)
+        g->ops[rope].rope.late || g->ops[rope].rope.latent > 0 || g->ops[rope].in != g->ops[matmul].out ||
+        g->ops[matmul].n_weights !=
+            (g->ops[rope].rope.kv_heads == 0 ? 1 : 3)) /* one matrix gives q, k and v */
         return g->n_ops;
     for (uint32_t i = matmul + 1; i < rope; i++)
         if (g->ops[i].cache == g->ops[rope].cache && g->ops[i].layer == g->ops[rope].layer)
@@ -592,8 +601,8 @@ static stator_status add_matmul(struct launch_list *b, uint32_t op) {
     return rope < b->g->n_ops ? launch_heads(b, op, rope) : launch_matmul(b, op);
 }
 
-/* Norms of all heads together need all heads. */
-static stator_status add_wide(struct launch_list *b, uint32_t op) {
+/* Norms of all heads together need all heads. plain: heads are rotated and stored alone. */
+static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_rope *r = &o->rope;
     CHECK(r->angles_q == GRAPH_NONE && r->dim_k <= OPENCL_NORM_CHUNK && r->dim_v <= OPENCL_NORM_CHUNK);
@@ -607,12 +616,14 @@ static stator_status add_wide(struct launch_list *b, uint32_t op) {
         .head_v = r->dim_v,
         .n_rot = r->n_rot,
         .rotation = 2 * (uint64_t)b->g->angles[r->angles].first + r->neox,
-        .q_norm = launch_plain_weight(b, o->weight[0]),
-        .k_norm = launch_plain_weight(b, o->weight[1]),
+        .q_norm = launch_plain_weight(b, plain ? GRAPH_NONE : o->weight[0]),
+        .k_norm = launch_plain_weight(b, plain ? GRAPH_NONE : o->weight[1]),
         .inv_q = r->norm.inv_width,
         .inv_k = r->norm_k.inv_width,
         .eps = r->norm.eps,
-        .late = r->late,
+        .late = plain     ? OPENCL_WIDE_PLAIN
+                : r->late ? OPENCL_WIDE_LATE
+                          : OPENCL_WIDE_EARLY,
         .tile = OPENCL_NORM_CHUNK * sizeof(float),
         .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
     };
@@ -658,28 +669,46 @@ static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
     if (g->ops[op].rope.latent > 0)
         return add_latent(b, op);
     if (g->ops[op].rope.wide || g->ops[op].rope.late)
-        return add_wide(b, op);
+        return add_wide(b, op, false);
     for (uint32_t i = 0; i < op; i++)
         if (g->ops[i].kind == GRAPH_MATMUL && g->ops[i].out == g->ops[op].in && rope_of(g, i) == op)
             return STATOR_OK;
+    if (g->ops[op].n_weights == 0)
+        return add_wide(b, op, true);
     return error_set(b->e, STATOR_DEVICE,
-                     "layer %u: the GPU kernels rotate and store heads only where a product makes them",
+                     "layer %u: the GPU kernels norm, rotate and store heads only where a product makes them",
                      g->ops[op].layer);
 }
 
 /* By kind. Copies are not launches: the back end makes them. */
 static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_t op) = {
-    [GRAPH_FILL] = add_fill,           [GRAPH_EMBED] = add_embed,
-    [GRAPH_NORM] = add_norm,           [GRAPH_MATMUL] = add_matmul,
-    [GRAPH_HEADS] = launch_each,       [GRAPH_ROPE_STORE] = add_rope_store,
-    [GRAPH_ATTENTION] = add_attention, [GRAPH_GATHER_NORM] = add_norm,
-    [GRAPH_ARGMAX] = add_argmax,       [GRAPH_CONV] = launch_conv,
-    [GRAPH_DELTA] = launch_delta,      [GRAPH_GATE] = launch_gate,
-    [GRAPH_ROUTE] = launch_route,      [GRAPH_EXPERTS] = launch_experts,
-    [GRAPH_PAIR] = launch_pair,        [GRAPH_KEEP] = launch_keep,
-    [GRAPH_FORMS] = add_forms,         [GRAPH_EXCHANGED] = add_exchange,
-    [GRAPH_SOFTCAP] = add_softcap,     [GRAPH_GATED_CONV] = launch_gated_conv,
+    [GRAPH_FILL] = add_fill,
+    [GRAPH_EMBED] = add_embed,
+    [GRAPH_NORM] = add_norm,
+    [GRAPH_MATMUL] = add_matmul,
+    [GRAPH_HEADS] = launch_each,
+    [GRAPH_ROPE_STORE] = add_rope_store,
+    [GRAPH_ATTENTION] = add_attention,
+    [GRAPH_GATHER_NORM] = add_norm,
+    [GRAPH_ARGMAX] = add_argmax,
+    [GRAPH_CONV] = launch_conv,
+    [GRAPH_DELTA] = launch_delta,
+    [GRAPH_GATE] = launch_gate,
+    [GRAPH_ROUTE] = launch_route,
+    [GRAPH_EXPERTS] = launch_experts,
+    [GRAPH_PAIR] = launch_pair,
+    [GRAPH_KEEP] = launch_keep,
+    [GRAPH_FORMS] = add_forms,
+    [GRAPH_EXCHANGED] = add_exchange,
+    [GRAPH_SOFTCAP] = add_softcap,
+    [GRAPH_GATED_CONV] = launch_gated_conv,
     [GRAPH_CENTER] = add_center,
+    [GRAPH_GELU] = launch_gelu,
+    [GRAPH_MERGE] = launch_merge,
+    [GRAPH_SPREAD] = launch_spread,
+    [GRAPH_BLEND] = launch_blend,
+    [GRAPH_PROJECT] = launch_project,
+    [GRAPH_FEATURES] = launch_features,
 };
 
 void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end) {
@@ -712,8 +741,7 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
         enum graph_kind kind = m->graph->ops[op].kind;
         if (kind == GRAPH_LAND || kind == GRAPH_SEND)
             continue;
-        const struct graph_op *here = &m->graph->ops[op];
-        if (add_op[kind] == NULL || (kind == GRAPH_EMBED && here->work != GRAPH_NONE))
+        if (add_op[kind] == NULL)
             return error_set(e, STATOR_DEVICE, "there is no GPU kernel for '%s': take devices.use = \"cpu\"",
                              graph_kind_info(kind)->name);
         stator_status st = add_op[kind](&b, op);

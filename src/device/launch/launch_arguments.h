@@ -71,6 +71,11 @@ struct launch_states {
     F(center, CENTER)                                                                                        \
     F(norm, NORM)                                                                                            \
     F(forms, FORMS)                                                                                          \
+    F(map, MAP)                                                                                              \
+    F(layer_norm, LAYER_NORM)                                                                                \
+    F(blend, BLEND)                                                                                          \
+    F(project, PROJECT)                                                                                      \
+    F(features, FEATURES)                                                                                    \
     F(exchange, EXCHANGE)                                                                                    \
     F(wide, WIDE)                                                                                            \
     F(latent, LATENT)                                                                                        \

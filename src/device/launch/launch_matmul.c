@@ -66,6 +66,11 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_NORM] = {"norm", MODULE(norm)},
     [LAUNCH_FORMS] = {"forms", MODULE(norm)},
     [LAUNCH_EXCHANGE] = {"exchange", MODULE(norm)},
+    [LAUNCH_MAP] = {"tower_map", MODULE(tower)},
+    [LAUNCH_LAYER_NORM] = {"layer_norm", MODULE(tower)},
+    [LAUNCH_BLEND] = {"tower_blend", MODULE(tower)},
+    [LAUNCH_PROJECT] = {"tower_project", MODULE(tower)},
+    [LAUNCH_FEATURES] = {"tower_features", MODULE(tower)},
     [LAUNCH_WIDE] = {"norm_wide", MODULE(norm)},
     [LAUNCH_PAIR] = {"norm_pair", MODULE(norm)},
     [LAUNCH_KEEP] = {"keep", MODULE(ends)},
@@ -453,7 +458,7 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
                               .first_unit = r.first_unit,
                               .units = r.units,
                               .split = w.split,
-                              .tail = op >= b->g->tail,
+                              .tail = o->wanted || op >= b->g->tail,
                               .epilogue = o->epilogue,
                               .out = launch_forms_of(b, o->out, two ? forms_wanted(out) : GRAPH_F32),
                               .column = o->column[0],
@@ -478,7 +483,7 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     for (uint32_t i = 0; i < o->n_weights; i++) {
         struct graph_op one = *o;
         one.n_weights = 1;
-        if (o->epilogue == GRAPH_RELU2)
+        if (o->epilogue == GRAPH_RELU2 || o->epilogue == GRAPH_GELU_ONE)
             one.epilogue = GRAPH_STORE;
         for (uint32_t k = 1; k < GRAPH_OP_WEIGHTS; k++)
             one.weight[k] = one.bias[k] = one.factor[k] = GRAPH_NONE;
@@ -492,6 +497,8 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     }
     if (o->epilogue == GRAPH_RELU2)
         launch_relu2(b, op, 1);
+    if (o->epilogue == GRAPH_GELU_ONE)
+        launch_gelu_one(b, op);
     return STATOR_OK;
 }
 

@@ -19,7 +19,7 @@ stator_status launch_pair(struct launch_list *b, uint32_t op) {
     CHECK(out->width % 2 == 0 && (o->n_weights == 2 || o->n_weights == 3));
     const uint32_t norms = o->n_weights - 2; /* of two, the embedding is there */
     if (norms > 0)
-        launch_rows(b, op, launch_floats(b, o->out), out->width, 1.0f);
+        launch_rows(b, op, launch_floats(b, o->out), out->width, 1.0f, GRAPH_NONE);
     struct launch *l = launch_add(b, LAUNCH_PAIR, op, OPENCL_GROUP, 2 * (uint64_t)b->rows);
     launch_put_pair(b, l,
                     &(struct launch_pair_arguments){

@@ -27,7 +27,12 @@ enum {
     LAUNCH_NORM,
     LAUNCH_FORMS,
     LAUNCH_EXCHANGE, /* rows of the columns of a tensor split's devices */
-    LAUNCH_WIDE,     /* heads normed together, rotated and stored */
+    LAUNCH_MAP,      /* launch_tower.c */
+    LAUNCH_LAYER_NORM,
+    LAUNCH_BLEND,
+    LAUNCH_PROJECT,
+    LAUNCH_FEATURES,
+    LAUNCH_WIDE, /* heads normed together, rotated and stored */
     LAUNCH_PAIR,
     LAUNCH_KEEP,
     LAUNCH_CONV,
@@ -98,12 +103,29 @@ stator_status launch_delta(struct launch_list *b, uint32_t op);
 void launch_relu2(struct launch_list *b, uint32_t op, uint32_t each);
 stator_status launch_gate(struct launch_list *b, uint32_t op);
 
+/* launch_tower.c */
+stator_status launch_layer_norm(struct launch_list *b, uint32_t op);
+stator_status launch_gelu(struct launch_list *b, uint32_t op);
+stator_status launch_merge(struct launch_list *b, uint32_t op);
+stator_status launch_spread(struct launch_list *b, uint32_t op);
+stator_status launch_blend(struct launch_list *b, uint32_t op);
+stator_status launch_project(struct launch_list *b, uint32_t op);
+stator_status launch_features(struct launch_list *b, uint32_t op);
+/* Of a MATMUL with GELU_ONE, behind the product: its value's floats, in place. */
+void launch_gelu_one(struct launch_list *b, uint32_t op);
+
+/* Values of a row that a group of the norm kernels writes: few enough that there are groups for the whole
+ * device, but each has to make the row's sum. */
+uint32_t launch_norm_part(const struct launch_list *b, uint64_t rows, uint32_t width);
+
 /* launch_nextn.c */
 stator_status launch_pair(struct launch_list *b, uint32_t op);
 stator_status launch_keep(struct launch_list *b, uint32_t op);
 
-/* Rows of an embedding by token to rows at x, `stride` floats apart. */
-void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale);
+/* Rows of an embedding by token to rows at x, `stride` floats apart; pictures: value of those of pictures'
+ * tokens, or GRAPH_NONE. */
+void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale,
+                 uint32_t pictures);
 /* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);

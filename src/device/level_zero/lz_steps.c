@@ -291,6 +291,17 @@ static uint32_t half_of(const struct lz_device *d, uint32_t value, uint32_t slot
     return d->model->graph->values[value].halves > 1 ? slot : 0;
 }
 
+/* What the host has written for the rows of a value. */
+static stator_status append_input(struct recording *r, uint32_t value, const uint64_t pinned[2]) {
+    struct lz_device *d = r->d;
+    if (value == GRAPH_NONE)
+        return STATOR_OK;
+    const uint64_t bytes = (uint64_t)r->rows * d->model->graph->values[value].width * sizeof(float);
+    CHECK(pinned[r->slot] != UINT64_MAX);
+    r->list->copied_bytes += bytes;
+    return append_copy(r, value_at(d, value, 0), (const uint8_t *)d->setup.pinned + pinned[r->slot], bytes);
+}
+
 /* From the landing zone, or from the staged window. */
 static stator_status append_land(struct recording *r, const struct graph_op *op) {
     struct lz_device *d = r->d;
@@ -327,10 +338,10 @@ static stator_status append_results(struct recording *r) {
         return STATOR_OK;
     uint8_t *pinned = d->setup.pinned;
     uint64_t logits = (uint64_t)r->rows * g->values[g->logits].width * sizeof(float);
-    uint64_t picks = (uint64_t)r->rows * sizeof(struct step_pick);
+    uint64_t picks = g->picks != GRAPH_NONE ? (uint64_t)r->rows * sizeof(struct step_pick) : 0;
     stator_status st = append_copy(r, pinned + d->pinned.logits[r->slot],
                                    value_at(d, g->logits, half_of(d, g->logits, r->slot)), logits);
-    if (st == STATOR_OK)
+    if (st == STATOR_OK && picks > 0)
         st = append_copy(r, pinned + d->pinned.picks[r->slot],
                          value_at(d, g->picks, half_of(d, g->picks, r->slot)), picks);
     r->list->copied_bytes += logits + picks;
@@ -412,6 +423,10 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
         st = append_descriptor(&r, r.rows);
+    if (st == STATOR_OK)
+        st = append_input(&r, d->model->graph->pictures, d->pinned.pictures);
+    if (st == STATOR_OK)
+        st = append_input(&r, d->model->graph->blends, d->pinned.blends);
     if (st == STATOR_OK)
         st = append_ops(&r, LAUNCH_BODY, bucket);
     return st == STATOR_OK ? close_list(&r) : st;

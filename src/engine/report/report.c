@@ -434,6 +434,8 @@ static void report_to_json(const struct stator *s, struct json *j) {
     json_put_string(j, "tier", s->planning.devices[0].choice.tier);
     if (s->planning.why_cpu[0] != '\0')
         json_put_string(j, "why_cpu", s->planning.why_cpu);
+    if (s->planning.why_vision_cpu[0] != '\0')
+        json_put_string(j, "why_vision_cpu", s->planning.why_vision_cpu);
     json_put_u64(j, "threads", s->planning.devices[0].choice.threads);
     json_open_array(j, "devices");
     for (uint32_t i = 0; i + 1 < s->planning.plan.n_places; i++)

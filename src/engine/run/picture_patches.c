@@ -17,7 +17,13 @@ static const struct planning_device *part_of(const struct stator *s) {
 
 float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half) {
     struct device *d = s->devices[device].device;
-    const struct graph_value *v = &s->planning.devices[device].graph.values[value];
+    const struct planning_device *p = &s->planning.devices[device];
+    const struct graph_value *v = &p->graph.values[value];
+    if (!p->facts.host_memory) { /* the device copies it at the step's begin */
+        const uint64_t *at = value == p->graph.pictures ? p->pinned.pictures : p->pinned.blends;
+        CHECK((value == p->graph.pictures || value == p->graph.blends) && at[half] != UINT64_MAX);
+        return (float *)(void *)((uint8_t *)s->start.staging + p->at_pinned + at[half]);
+    }
     uint8_t *exchange = d->vtable->map(d, DEVICE_EXCHANGE, 0);
     CHECK(exchange != NULL && v->arena == GRAPH_EXCHANGE);
     return (float *)(void *)(exchange + v->offset + v->f32 + (v->halves > 1 ? half * v->half_bytes : 0));

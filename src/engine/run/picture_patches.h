@@ -5,7 +5,8 @@
 
 #include "engine/run/pictures.h"
 
-/* The floats of a value in the exchange of a device in host memory. */
+/* Where the host writes the floats of a device's value: in its exchange, or for a GPU in its pinned part.
+ * half: of the value, or the slot. */
 float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half);
 /* The decoded picture of the place as the one chunk of a step in this slot of the tower's device. */
 void picture_patches_write(const struct stator *s, const struct picture_place *p, uint8_t *slot);

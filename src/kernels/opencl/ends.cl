@@ -51,13 +51,20 @@ kernel void move(CL_ARGUMENTS(MOVE)) {
 }
 
 /* x[token] = scale * row of the weight, for tokens whose panel lies in this piece: panels first_panel .. +
- * panels. file: the weight's type there. */
+ * panels. file: the weight's type there.
+ * A picture's token takes the row in `pictures`, or, where that has no width, the marker's row. */
 kernel void embed(CL_ARGUMENTS(EMBED)) {
     struct cl_planes p = cl_planes(type, file, width);
     global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = CL_STEP(step)->n_tokens;
     for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
-        uint row = (uint)(tokens[t] < 0 ? -1 - tokens[t] : tokens[t]); /* graph_is_picture */
+        int id = tokens[t];
+        if (id < 0 && pictures_width > 0) { /* graph_is_picture */
+            for (uint c = get_local_id(0); c < width; c += get_local_size(0))
+                x[t * stride + c] = pictures[t * pictures_width + c];
+            continue;
+        }
+        uint row = (uint)(id < 0 ? -1 - id : id);
         uint panel = row / 16 - first_panel;
         if (panel >= panels) /* also those before the first */
             continue;

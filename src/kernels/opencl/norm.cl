@@ -28,7 +28,7 @@ static inline float norm_factor(global const float *from, uint width, local floa
     return num_rsqrt(mean + eps);
 }
 
-/* x: rows as wide as out. gather: the rows that the step wants logits of, else all tokens. pairs: row r
+/* x: rows as wide as out. gather: OPENCL_ROWS_ALL .. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
  * there. scaled: the floats are then multiplied by scale[0]. apart: a token has so many rows (floats alone).
  * part: values of a row that a group writes, a multiple of 256; fewer than the row only if x is elsewhere
@@ -39,12 +39,12 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
     uint width = out_width / apart;
     uint me = get_local_id(0), items = get_local_size(0);
     global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
-    uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens * apart;
+    uint n = gather != OPENCL_ROWS_ALL ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens * apart;
     struct cl_forms o = CL_FORMS(out);
     uint parts = cl_ceil_div(width, part);
     for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
         uint row = item / parts, begin = item % parts * part, end = min(begin + part, width);
-        global const float *from = x + (gather ? rows[row] : row) * width;
+        global const float *from = x + (gather == OPENCL_ROWS_GATHER ? rows[row] : row) * width;
         float r = norm_factor(from, width, lane, inv_n, eps);
         for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
             uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
@@ -188,7 +188,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS
 }
 
 /* Rows of q, k and v: all heads of q normed together, and all of k, then rotated; or (late) rotated, then
- * each head normed; k and v go to the cache. A group has q, k or v of a token. Local: tile OPENCL_NORM_CHUNK
+ * each head normed; or (late: OPENCL_WIDE_PLAIN) rotated alone; k and v go to the cache. A group has q, k or v of a token. Local: tile OPENCL_NORM_CHUNK
  * floats, lane 128 floats for each of CL_HEADS_AT_ONCE. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENTS(WIDE)) {
     uint me = get_local_id(0), items = get_local_size(0);
@@ -201,7 +201,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
         global float *row = x + t * width + column;
         global const float *weight = which == CL_Q ? q_norm : k_norm;
         float r = 1.0f;
-        if (which != CL_V && !late)
+        if (which != CL_V && late == OPENCL_WIDE_EARLY)
             r = norm_factor(row, heads * dim, lane, which == CL_Q ? inv_q : inv_k, eps);
         uint most = OPENCL_NORM_CHUNK / dim;
         for (uint first = 0; first < heads; first += most) {
@@ -209,12 +209,12 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = me; i < here * dim; i += items) {
                 float v = row[first * dim + i];
-                tile[i] = which == CL_V || late ? v : v * r * weight[first * dim + i];
+                tile[i] = which == CL_V || late != OPENCL_WIDE_EARLY ? v : v * r * weight[first * dim + i];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (which != CL_V)
                 cl_rotate_heads(tile, here, dim, n_rot, rotation, angles + t * CL_STEP(step)->rope_stride);
-            if (which != CL_V && late)
+            if (which != CL_V && late == OPENCL_WIDE_LATE)
                 cl_norm_heads(tile, here, dim, weight, which == CL_Q ? inv_q : inv_k, eps, lane);
             if (which == CL_Q) {
                 for (uint i = me; i < here * dim; i += items)

@@ -21,6 +21,8 @@
 
 #define KERNEL_ARGUMENTS_EMBED(X)                                                                            \
     X(BUFFER, const uchar, piece)                                                                            \
+    X(BUFFER, const float, pictures)                                                                         \
+    X(U32, pictures_width)                                                                                   \
     X(BUFFER, float, x)                                                                                      \
     X(U32, type) X(U32, file) X(U32, width) X(U32, stride) X(U32, first_panel) X(U32, panels) X(F32, scale)
 
@@ -47,6 +49,37 @@
 #define KERNEL_ARGUMENTS_FORMS(X)                                                                            \
     X(BUFFER, const float, x)                                                                                \
     X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_MAP(X)                                                                              \
+    X(BUFFER, const float, in)                                                                               \
+    X(U32, in_width)                                                                                         \
+    X(FORMS, out)                                                                                            \
+    X(U32, how)                                                                                              \
+    X(U32, wanted)                                                                                           \
+    X(U32, from)                                                                                             \
+    X(U32, to) X(F32, factor) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_LAYER_NORM(X)                                                                       \
+    X(BUFFER, const float, x)                                                                                \
+    X(BUFFER, const float, weight)                                                                           \
+    X(BUFFER, const float, bias)                                                                             \
+    X(FORMS, out)                                                                                            \
+    X(U32, wanted)                                                                                           \
+    X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_BLEND(X)                                                                            \
+    X(BUFFER, const uchar, piece)                                                                            \
+    X(BUFFER, const float, blends) X(BUFFER, float, x) X(U32, type) X(U32, file) X(U32, width)
+
+#define KERNEL_ARGUMENTS_PROJECT(X)                                                                          \
+    X(BUFFER, const uchar, piece)                                                                            \
+    X(BUFFER, const float, in)                                                                               \
+    X(U32, in_width)                                                                                         \
+    X(BUFFER, float, out)                                                                                    \
+    X(U32, out_width) X(U32, column) X(U32, type) X(U32, file) X(U32, cols)
+
+#define KERNEL_ARGUMENTS_FEATURES(X)                                                                         \
+    X(BUFFER, const float, in) X(U32, stride) X(U32, first) X(BUFFER, float, x) X(U32, width)
 
 #define KERNEL_ARGUMENTS_EXCHANGE(X)                                                                         \
     X(BUFFER, const float, from0)                                                                            \

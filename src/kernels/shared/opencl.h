@@ -85,6 +85,26 @@
 #define OPENCL_GATE_EARLY   3
 #define OPENCL_GATE_RELU2   4
 
+/* Which rows the kernel `norm` works on: those of all tokens, of the tokens that the step wants logits of, or as
+ * many of the first ones as it wants. */
+#define OPENCL_ROWS_ALL    0
+#define OPENCL_ROWS_GATHER 1
+#define OPENCL_ROWS_WANTED 2
+
+/* What the kernel `tower_map` does with a row. */
+#define OPENCL_MAP_COPY     0
+#define OPENCL_MAP_GELU     1
+#define OPENCL_MAP_GELU_ERF 2
+#define OPENCL_MAP_WEAVE    3
+#define OPENCL_MAP_SPREAD   4
+#define OPENCL_MAP_MEAN     5
+
+/* What norms of all heads together do (`norm_wide`): before the rotation, after it for each head, or nothing.
+ */
+#define OPENCL_WIDE_EARLY 0
+#define OPENCL_WIDE_LATE  1
+#define OPENCL_WIDE_PLAIN 2
+
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1
 #define OPENCL_I8_32  2

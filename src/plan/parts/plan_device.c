@@ -224,8 +224,9 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     m->graph = g;
     m->sequences = want->sequences;
     /* One CPU device alone, or a group of them, runs a step inside submit, and its results are read before
-     * the next. */
-    m->slots = (planning_stages(s) == 1 || second != NULL) && f->host_memory ? 1 : 2;
+     * the next. So are a tower's. */
+    const bool alone = (planning_stages(s) == 1 || second != NULL) && f->host_memory;
+    m->slots = alone || second == &s->vision ? 1 : 2;
     const bool hosted = want->hosted && !f->host_memory && second == NULL;
     struct graph_want gw = {
         .batch = want->batch,
@@ -243,12 +244,6 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .pictures =
             s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
         .experts_apart = !f->host_memory && !hosted};
-    if (gw.pictures > 0 && !f->host_memory)
-        return error_set(
-            e, STATOR_USAGE,
-            "model.vision: %s has the model's first layers, and GPUs take no pictures yet: begin "
-            "devices.use with \"cpu:0\"",
-            f->name);
     if (s->vision.tower != NULL && second == NULL) {
         stator_status whole = check_whole_pictures(s, want, f, e);
         if (whole != STATOR_OK)

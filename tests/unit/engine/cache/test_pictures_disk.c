@@ -2,86 +2,14 @@
  * another split and batch, without its tower; never by another picture, tower or size of pictures. All
  * answers have the bytes of a fresh computation. */
 #include "engine_harness.h"
-#include "pictures_model.h"
-#include "pictures_play.h"
+#include "pictures_families.h"
 
 #include "engine/engine.h"
 
 #include <dirent.h>
 #include <unistd.h>
 
-enum { SEED = 17, LEAD = 41, BEHIND = 40, ANSWER = 12 };
-
-struct family {
-    const char *paths[2]; /* of pictures that have as many tokens */
-    const char *split;
-    int32_t (*text)(struct gguf_writer *w);
-    void (*tower)(struct gguf_writer *w, uint32_t type);
-    bool ends; /* the token behind the marker belongs to it */
-};
-
-static void lengthen(struct gguf_writer *w, const char *key) {
-    w->drop[0] = NULL;
-    gguf_writer_u32(w, key, 160);
-}
-
-static int32_t llama_text(struct gguf_writer *w) {
-    w->drop[0] = "llama.context_length";
-    const int32_t marker = pictures_model_text(w);
-    lengthen(w, "llama.context_length");
-    return marker;
-}
-
-static int32_t qwen_text(struct gguf_writer *w) {
-    w->drop[0] = "qwen3vl.context_length";
-    const int32_t marker = pictures_model_qwen_text(w, SEED);
-    lengthen(w, "qwen3vl.context_length");
-    return marker;
-}
-
-static int32_t gemma_text(struct gguf_writer *w) {
-    return pictures_model_gemma_text(w, SEED, 20);
-}
-
-static void pixtral_tower(struct gguf_writer *w, uint32_t type) {
-    const struct tower_model_pixtral m = pictures_model_tower(type);
-    tower_model_write_pixtral(w, &m, SEED);
-}
-
-static void qwen_tower(struct gguf_writer *w, uint32_t type) {
-    const struct tower_model_qwen m = pictures_model_qwen_tower(type);
-    tower_model_write_qwen(w, &m, SEED);
-}
-
-static void gemma_tower(struct gguf_writer *w, uint32_t type) {
-    const struct tower_model_gemma m = pictures_model_gemma_tower(type);
-    tower_model_write_gemma(w, &m, SEED);
-}
-
-static const struct family families[] = {
-    {{"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
-     "devices.use=cpu:0, cpu:1",
-     llama_text,
-     pixtral_tower,
-     false},
-    {{"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
-     "devices.use=cpu:0",
-     qwen_text,
-     qwen_tower,
-     false},
-    {{"tests/data/pictures/square.png", "tests/data/pictures/square_2.png"},
-     "devices.use=cpu:0, cpu:1",
-     gemma_text,
-     gemma_tower,
-     true},
-};
-
-struct play {
-    const struct family *family;
-    int32_t marker;
-    char text[GGUF_WRITER_PATH], towers[2][GGUF_WRITER_PATH];
-    stator_picture pictures[2];
-};
+enum { LEAD = 41, BEHIND = 40, ANSWER = 12 };
 
 static char folder[64];
 
@@ -104,7 +32,7 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static stator *start(const struct play *p, int tower, bool keeps, const char *const more[2]) {
+static stator *start(const struct pictures_files *p, int tower, bool keeps, const char *const more[2]) {
     char vision[GGUF_WRITER_PATH + 32], kept[sizeof folder + 32];
     snprintf(vision, sizeof vision, "model.vision=%s", p->towers[tower]);
     snprintf(kept, sizeof kept, "cache.kv_dir=%s", keeps ? folder : "");
@@ -115,7 +43,7 @@ static stator *start(const struct play *p, int tower, bool keeps, const char *co
 }
 
 /* The greedy answer; tokens of the prompt that were not computed. */
-static uint32_t answer_of(const struct play *p, stator *s, int picture, int32_t answer[ANSWER]) {
+static uint32_t answer_of(const struct pictures_files *p, stator *s, int picture, int32_t answer[ANSWER]) {
     int32_t ids[LEAD + 2 + BEHIND];
     size_t n = 0;
     for (int32_t i = 0; i < LEAD; i++)
@@ -158,8 +86,8 @@ static uint64_t encoded(const stator *s) {
 }
 
 /* An engine's answer for a picture, and what it found. */
-static uint32_t found(const struct play *p, int tower, bool keeps, int picture, const char *const more[2],
-                      int32_t answer[ANSWER], uint64_t *towers_run) {
+static uint32_t found(const struct pictures_files *p, int tower, bool keeps, int picture,
+                      const char *const more[2], int32_t answer[ANSWER], uint64_t *towers_run) {
     stator *s = start(p, tower, keeps, more);
     const uint32_t n = answer_of(p, s, picture, answer);
     *towers_run = encoded(s);
@@ -167,11 +95,10 @@ static uint32_t found(const struct play *p, int tower, bool keeps, int picture, 
     return n;
 }
 
-static void play(const struct play *p) {
+static void play(const struct pictures_files *p, const char *split) {
     static const char *const usual[2] = {"cpu.threads=2", "memory.batch=64"};
-    const char *const other[2] = {p->family->split, "memory.batch=33"};
+    const char *const other[2] = {split, "memory.batch=33"};
     static const char *const small[2] = {"cpu.threads=2", "vision.max_pixels=300"};
-    const uint32_t rows = p->family->ends ? 16 : 4; /* at least */
     int32_t fresh[2][ANSWER], kept[ANSWER];
     uint64_t ran = 0;
     for (int i = 0; i < 2; i++)
@@ -184,7 +111,7 @@ static void play(const struct play *p) {
     assert_int_equal(ran, 1);
     assert_memory_equal(kept, fresh[1], sizeof kept);
     for (int i = 0; i < 2; i++) {
-        assert_true(found(p, 0, true, i, other, kept, &ran) > LEAD + rows);
+        assert_true(found(p, 0, true, i, other, kept, &ran) > LEAD + p->family->rows);
         assert_int_equal(ran, 0);
         assert_memory_equal(kept, fresh[i], sizeof kept);
     }
@@ -194,42 +121,26 @@ static void play(const struct play *p) {
         assert_true(found(p, 0, true, 0, small, kept, &ran) < LEAD);
 }
 
-static void play_family(size_t which) {
-    struct gguf_writer text = gguf_writer_new(), towers[2];
-    struct play p = {.family = &families[which]};
-    p.marker = p.family->text(&text);
-    assert_true(gguf_writer_finish(&text));
-    assert_non_null(gguf_writer_memory_path(&text, p.text));
-    for (int i = 0; i < 2; i++) {
-        size_t n = 0;
-        towers[i] = gguf_writer_new();
-        p.family->tower(&towers[i], i == 0 ? BLOCK_F32 : BLOCK_F16);
-        assert_true(gguf_writer_finish(&towers[i]));
-        assert_non_null(gguf_writer_memory_path(&towers[i], p.towers[i]));
-        p.pictures[i].data = pictures_read(p.family->paths[i], &n);
-        p.pictures[i].length = n;
-    }
-    play(&p);
-    gguf_writer_free(&text);
-    for (int i = 0; i < 2; i++) {
-        gguf_writer_free(&towers[i]);
-        free((void *)(uintptr_t)p.pictures[i].data);
-    }
+static void play_family(size_t which, const char *split) {
+    struct pictures_files p;
+    pictures_files_open(&p, &pictures_families[which]);
+    play(&p, split);
+    pictures_files_close(&p);
 }
 
 static void pixtral(void **state) {
     (void)state;
-    play_family(0);
+    play_family(0, "devices.use=cpu:0, cpu:1");
 }
 
 static void qwen3vl(void **state) {
     (void)state;
-    play_family(1);
+    play_family(1, "devices.use=cpu:0");
 }
 
 static void gemma3(void **state) {
     (void)state;
-    play_family(2);
+    play_family(2, "devices.use=cpu:0, cpu:1");
 }
 
 int main(void) {

@@ -1,0 +1,139 @@
+/* Pictures with the GPU kernels, run by the software driver: the tower on a GPU, the text model's first
+ * layers on a GPU, and both, give the CPU's bits for every token of the prompt. vision.device = "auto" takes
+ * the GPU, or says why it does not. */
+#include "engine_harness.h"
+#include "pictures_families.h"
+
+#include "engine/engine.h"
+
+#undef CHECK /* the children have one of their own */
+#include "zesim.h"
+#ifndef ZESIM_ABSENT
+
+#define SMALL "slices=1,subslices=1,eus=8,threads=8"
+
+enum { SETS = 4 };
+
+/* Of the next child. */
+static struct pictures_files files;
+static const char *const *way;
+static const char *where; /* the tower's place */
+static int tower;
+
+static stator *start(const char *const more[SETS]) {
+    char vision[GGUF_WRITER_PATH + 32];
+    const char *sets[HARNESS_SETS] = {vision, "vision.decode=1MiB", "memory.staging=1MiB",
+                                      "memory.driver_reserve=1MiB", "cpu.threads=2"};
+    size_t n = 5;
+    snprintf(vision, sizeof vision, "model.vision=%s", files.towers[tower]);
+    for (size_t i = 0; i < SETS && more[i] != NULL; i++)
+        sets[n++] = more[i];
+    return harness_start(files.text, sets);
+}
+
+/* Two pictures between words. */
+static float *rows_of(stator *s, size_t *floats) {
+    int32_t ids[16];
+    size_t n = 0;
+    ids[n++] = 1;
+    for (int32_t i = 0; i < 2; i++) {
+        ids[n++] = 70 + i;
+        ids[n++] = files.marker;
+        if (files.family->ends)
+            ids[n++] = files.marker + 1;
+    }
+    ids[n++] = 99;
+    const stator_request q = {.size = sizeof q,
+                              .kind = STATOR_LOGITS,
+                              .tokens = ids,
+                              .n_tokens = n,
+                              .pictures = files.pictures,
+                              .n_pictures = 2};
+    const size_t tokens = n + 2 * (files.family->rows - 1);
+    *floats = tokens * harness_vocab(s);
+    return harness_rows(s, &q, tokens);
+}
+
+static void same(void) {
+    static const char *const cpu[SETS] = {"devices.use=cpu:0", "vision.device=cpu"};
+    size_t floats = 0;
+    stator *s = start(cpu);
+    float *expected = rows_of(s, &floats);
+    stator_close(s);
+    s = start(way);
+    CHECK(strcmp(s->planning.devices[planning_vision_at(&s->planning)].facts.name, where) == 0);
+    float *rows = rows_of(s, &floats);
+    CHECK(memcmp(rows, expected, floats * sizeof *rows) == 0);
+    float *again = rows_of(s, &floats); /* the pictures' rows are there */
+    CHECK(memcmp(again, expected, floats * sizeof *rows) == 0);
+    stator_close(s);
+    free(again);
+    free(rows);
+    free(expected);
+    CHECK(zesim_counter("violations") == 0);
+}
+
+static void play(size_t family, const char *const (*ways)[SETS], const char *const *places, size_t n) {
+    pictures_files_open(&files, &pictures_families[family]);
+    for (size_t i = 0; i < n; i++) {
+        print_message("%s: %s, %s\n", files.family->name, ways[i][0], ways[i][1]);
+        way = ways[i];
+        where = places[i];
+        tower = i % 2;
+        zesim_run("devices=2," SMALL, same);
+    }
+    pictures_files_close(&files);
+}
+
+static void gpus(void **state) {
+    static const char *const ways[][SETS] = {
+        {"devices.use=level_zero:0", "vision.device=auto"},
+        {"devices.use=cpu:0", "vision.device=level_zero:0", "memory.batch=7"},
+        {"devices.use=level_zero:0", "vision.device=level_zero:1", "memory.batch=9"},
+        {"devices.use=level_zero:0", "vision.device=cpu", "memory.batch=16"}};
+    static const char *const places[] = {"vision/level_zero:0", "vision/level_zero:0", "vision/level_zero:1",
+                                         "vision/cpu:0"};
+    (void)state;
+    ZESIM_NEED();
+    play(0, ways, places, 4);
+    play(1, ways, places, 4);
+    play(3, ways, places, 2);
+}
+
+/* A picture's tokens see each other: the text model is on CPUs. */
+static void gemma3(void **state) {
+    static const char *const ways[][SETS] = {{"devices.use=cpu:0", "vision.device=level_zero:0"},
+                                             {"devices.use=cpu:0", "vision.device=level_zero:1"}};
+    static const char *const places[] = {"vision/level_zero:0", "vision/level_zero:1"};
+    (void)state;
+    ZESIM_NEED();
+    play(2, ways, places, 2);
+}
+
+/* A GPU that has room for the text model alone. */
+static void small(void) {
+    static const char *const sets[SETS] = {"devices.use=level_zero:0", "vision.device=auto"};
+    size_t floats = 0;
+    stator *s = start(sets);
+    CHECK(strcmp(s->planning.devices[planning_vision_at(&s->planning)].facts.name, "vision/cpu:0") == 0);
+    CHECK(strstr(s->planning.why_vision_cpu, "level_zero:0 does not take it") != NULL);
+    free(rows_of(s, &floats));
+    stator_close(s);
+}
+
+static void no_room(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    tower = 0;
+    pictures_files_open(&files, &pictures_families[0]);
+    zesim_run("devices=1,memory=2048KiB," SMALL, small);
+    pictures_files_close(&files);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gpus), cmocka_unit_test(gemma3),
+                                       cmocka_unit_test(no_room)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
