@@ -1,10 +1,13 @@
 #include "app/models.h"
 
+#include "app/out.h"
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "config/config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(MODELS_MOST >= CONFIG_MAX_MODELS, "room for all models of a config");
@@ -51,6 +54,32 @@ stator_status models_hash(const struct models *m, char *hash, stator_error *e) {
     if (m->n > 1)
         hash_final(&all, hash);
     return STATOR_OK;
+}
+
+/* Of one, with its name; names need no escapes. */
+static stator_status write_one(const struct models *m, uint32_t i, FILE *f, stator_error *e) {
+    size_t n = 0;
+    (void)stator_report_json(m->engine[i], NULL, 0, &n, NULL);
+    char *text = malloc(n + 1);
+    if (text == NULL)
+        return error_set(e, STATOR_FAILED, "no memory for the report");
+    stator_status st = stator_report_json(m->engine[i], text, n + 1, &n, e);
+    if (st == STATOR_OK)
+        fprintf(f, "%s{\"name\": \"%s\", \"report\": %s}", i > 0 ? ",\n" : "", m->name[i], text);
+    free(text);
+    return st;
+}
+
+stator_status models_report(const struct models *m, const char *path, stator_error *e) {
+    FILE *f = out_open("--report", path, e);
+    if (f == NULL)
+        return e->code;
+    stator_status st = STATOR_OK;
+    fprintf(f, "{\"models\": [\n");
+    for (uint32_t i = 0; i < m->n && st == STATOR_OK; i++)
+        st = write_one(m, i, f, e);
+    fprintf(f, "]}\n");
+    return out_close(f, "--report", path, st, e);
 }
 
 void models_close(struct models *m) {

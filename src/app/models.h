@@ -24,6 +24,8 @@ stator_status models_read(const char *config, const struct options_list *set, st
 void models_blame(const struct models *m, uint32_t index, stator_error *e);
 /* The hash of all plans; of one alone it is that plan's. hash: 33 bytes. */
 stator_status models_hash(const struct models *m, char *hash, stator_error *e);
+/* Writes the reports of all as JSON to the file: {"models": [{"name", "report": as of one}]}. */
+stator_status models_report(const struct models *m, const char *path, stator_error *e);
 /* Closes all that are open, the last one first. */
 void models_close(struct models *m);
 

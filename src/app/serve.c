@@ -1,6 +1,7 @@
-/* stator serve: the engine behind HTTP. The main thread opens and starts the engine and waits; the server's
- * thread does the rest (server/server.h). */
+/* stator serve: engines behind HTTP, one for each model. The main thread opens and starts them and waits; the
+ * server's thread does the rest (server/server.h). */
 #include "app/commands.h"
+#include "app/models.h"
 #include "app/options/options.h"
 #include "app/out.h"
 #include "app/session.h"
@@ -10,29 +11,96 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 struct serve {
     const char *config;
     const char *expect_plan;
     const char *report;
     struct options_list set;
-    struct server_settings settings;
-    stator *engine;
+    struct models models;
+    struct server_settings settings[MODELS_MOST];
     struct server *server;
 };
 
+/* Opens and plans each model beside those before it. */
+static stator_status open_models(struct serve *v, stator_error *e) {
+    struct models *m = &v->models;
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < m->n && st == STATOR_OK; i++) {
+        st = server_read_settings(v->config, m->set[i].items, m->set[i].n, &v->settings[i], e);
+        if (st == STATOR_OK)
+            st = session_open_as(SESSION_SERVE, v->config, &m->set[i], m->several ? NULL : v->expect_plan,
+                                 i > 0 ? m->engine[i - 1] : NULL, &m->engine[i], e);
+        if (st == STATOR_OK)
+            st = stator_plan(m->engine[i], e);
+        if (st != STATOR_OK)
+            models_blame(m, i, e);
+    }
+    if (st != STATOR_OK || !m->several)
+        return st;
+    char hash[33];
+    st = models_hash(m, hash, e);
+    if (st == STATOR_OK)
+        fprintf(stderr, "all %u models: plan %s\n", m->n, hash);
+    if (st == STATOR_OK && v->expect_plan != NULL && strcmp(v->expect_plan, hash) != 0)
+        st = error_set(e, STATOR_DOES_NOT_FIT,
+                       "the hash of all plans is %s, --expect-plan wants %.64s: a model, the config or the "
+                       "devices differ",
+                       hash, v->expect_plan);
+    return st;
+}
+
+/* Each of them; a failure names its model. */
+static stator_status each_model(struct models *m, stator_status (*f)(stator *s, stator_error *e),
+                                stator_error *e) {
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < m->n && st == STATOR_OK; i++) {
+        st = f(m->engine[i], e);
+        if (st != STATOR_OK)
+            models_blame(m, i, e);
+    }
+    return st;
+}
+
+static stator_status finish(struct serve *v, stator_status st, stator_error *e) {
+    struct models *m = &v->models;
+    stator_error why;
+    if (!m->several)
+        return session_finish(m->engine[0], stderr, v->report, st, e);
+    const stator_status written = v->report != NULL ? models_report(m, v->report, &why) : STATOR_OK;
+    if (written != STATOR_OK && st == STATOR_OK) {
+        *e = why;
+        st = written;
+    }
+    for (uint32_t i = 0; i < m->n; i++) { /* before any of them gives memory back */
+        fprintf(stderr, "models[%u], \"%s\"\n", i, m->name[i]);
+        const stator_status audited = session_audit(m->engine[i], stderr, &why);
+        if (audited != STATOR_OK && st == STATOR_OK) {
+            *e = why;
+            st = audited;
+        }
+    }
+    for (uint32_t i = 0; i < m->n; i++)
+        st = session_finish(m->engine[i], NULL, NULL, st, e);
+    return st;
+}
+
 static stator_status listen_and_start(struct serve *v, stator_error *e) {
-    const atomic_int *signal = session_note_signals();
-    stator_status st = stator_plan(v->engine, e);
+    const struct server_opening opening = {.engines = v->models.engine,
+                                           .settings = v->settings,
+                                           .n = v->models.n,
+                                           .signal = session_note_signals()};
+    stator_status st = open_models(v, e);
     if (st == STATOR_OK)
-        st = stator_prepare(v->engine, e);
+        st = each_model(&v->models, stator_prepare, e);
     if (st == STATOR_OK)
-        st = server_open(v->engine, &v->settings, signal, &v->server, e);
+        st = server_open(&opening, &v->server, e);
     if (st != STATOR_OK)
         return st;
-    printf("listening on http://%s:%u\n", v->settings.address_text, server_port(v->server));
+    printf("listening on http://%s:%u\n", v->settings[0].address_text, server_port(v->server));
     fflush(stdout);
-    st = stator_start(v->engine, e);
+    st = each_model(&v->models, stator_start, e);
     server_started(v->server, st);
     stator_error why;
     const stator_status served = server_wait(v->server, &why);
@@ -40,7 +108,7 @@ static stator_status listen_and_start(struct serve *v, stator_error *e) {
         return session_signal() != 0 && st == STATOR_FAILED ? STATOR_OK : st; /* it was asked to end */
     if (served != STATOR_OK)
         *e = why;
-    return session_finish(v->engine, stderr, v->report, served, e);
+    return finish(v, served, e);
 }
 
 static bool parse(struct serve *v, int argc, char **argv, int *code) {
@@ -58,7 +126,9 @@ static bool parse(struct serve *v, int argc, char **argv, int *code) {
             "/props, "
             "/plan, /report; at / a web page with a chat and the map of the memory. CONFIG is a config file "
             "or a .gguf file; its section `server` has the address, "
-            "keys and limits (`stator help config`). `stator plan --serve` prints the plan's hash.\n"
+            "keys and limits (`stator help config`). `stator plan --serve` prints the plan's hash. A config "
+            "with "
+            "a list of `models` serves all of them; requests choose one by name.\n"
             "The first line on standard output is the address: \"listening on http://127.0.0.1:8080\". It "
             "listens while the model is loaded and answers /health with 503 until then. SIGTERM and SIGINT: "
             "running requests end, then exit 0. Exit 5 after the failure of a device (server.on_fault). "
@@ -76,12 +146,11 @@ int serve_command(int argc, char **argv) {
     if (!parse(&v, argc, argv, &code))
         return code;
     stator_error e;
-    stator_status st = server_read_settings(v.config, v.set.items, v.set.n, &v.settings, &e);
-    if (st == STATOR_OK)
-        st = session_open_as(SESSION_SERVE, v.config, &v.set, v.expect_plan, NULL, &v.engine, &e);
+    stator_status st = models_read(v.config, &v.set, &v.models, &e);
     if (st == STATOR_OK)
         st = listen_and_start(&v, &e);
     server_close(v.server);
-    session_close(v.engine);
+    session_catch_signals(NULL);
+    models_close(&v.models);
     return out_end("serve", st, &e);
 }

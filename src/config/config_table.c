@@ -40,7 +40,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help =
              "The model's name in the API; empty: the file's own. In a config with a list of `models` each "
              "has one, and a command that runs one model takes the one that --set model.name=NAME names "
-             "(`stator help memory`, several models)."},
+             "(`stator help memory`)."},
     [CONFIG_VISION_MAX_PIXELS] =
         {KEY(vision, max_pixels), .kind = CONFIG_KIND_INTEGER, .min = 256, .max = 1 << 24,
          .default_text = "1500000", .unit = "pixels",

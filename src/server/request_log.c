@@ -52,6 +52,8 @@ static size_t write_json(const struct http_log_line *line, char out[LINE]) {
     json_put_bool(&j, "complete", !line->gone);
     json_put_u64(&j, "bytes", line->bytes);
     json_put_double(&j, "seconds", seconds(line->duration_ns));
+    if (a->model[0] != '\0')
+        json_put_string(&j, "model", a->model);
     if (a->id[0] != '\0') {
         json_put_string(&j, "id", a->id);
         json_put_u64(&j, "prompt_tokens", a->n_prompt);
@@ -80,6 +82,8 @@ static size_t write_text(const struct http_log_line *line, char out[LINE]) {
                       "%.3f s, %s",
                       a->n_prompt, a->n_cached, a->n_generated, seconds(a->queue_ns), seconds(a->prompt_ns),
                       seconds(a->generate_ns), a->reason);
+    if (n > 0 && n < LINE - 1 && a->model[0] != '\0')
+        n += snprintf(out + n, (size_t)(LINE - 1 - n), "; model %s", a->model);
     if (n > 0 && n < LINE - 1 && a->ignored[0] != '\0')
         n += snprintf(out + n, (size_t)(LINE - 1 - n), "; ignored fields: %s", a->ignored);
     return n > 0 && n < LINE - 1 ? (size_t)n : 0;

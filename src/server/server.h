@@ -1,6 +1,6 @@
 /* `stator serve`: an event loop on a thread of its own, from before the weights are loaded until the process
- * ends. (A further one renders chat templates: openai/api_render.h.) The main thread drives the engine (open,
- * plan, prepare, start, stop); the loop's thread does everything else: HTTP, and after the start
+ * ends. (A further one renders chat templates: openai/api_render.h.) The main thread drives the engines
+ * (open, plan, prepare, start, stop); the loop's thread does everything else: HTTP, and after the start
  * stator_submit, stator_poll and what the engine tells about itself.
  *
  * Memory: the loop's thread takes all of its memory, its stack included, from the edge pool, which is a row
@@ -28,7 +28,8 @@ struct event_base;
 struct http_exchange;
 struct server_loop;
 
-#define SERVER_GPUS 16 /* whose audits are shown */
+#define SERVER_GPUS   16 /* whose audits are shown */
+#define SERVER_MODELS 8  /* that are served */
 
 /* The last audit, of ops/ops_memory.c: to look at every page of the plan is not for free. */
 struct server_audit {
@@ -38,6 +39,7 @@ struct server_audit {
     uint64_t taken_ns, cost_ns; /* 0: there is none yet */
 };
 
+/* A model and what serves it. base, http, signal and own are the same for all models. */
 struct server {
     stator *engine;
     struct server_settings settings;
@@ -65,20 +67,26 @@ bool server_is_stuck(const struct server *s);
 void server_wake(struct server *s);
 /* Log lines of requests that were lost: the log took none. */
 uint64_t server_log_lost(const struct server *s);
-/* The name of the model in the API: the first of server.alias, or its own. */
+/* The name of the model in the API: model.name, the first of server.alias, or its own. */
 const char *server_model(const struct server *s);
+/* The models in the order of the config, from any of them; NULL: there are not so many. */
+struct server *server_at(const struct server *any, uint32_t index);
 
 /* --- for app/serve.c, on the main thread */
 
 /* Reads the settings of a config as stator_open would read it. */
 stator_status server_read_settings(const char *config, const char *const *set, size_t n_set,
                                    struct server_settings *out, stator_error *e);
-/* engine is prepared, with options.serve. Listens, and answers from now on. signal: a variable that becomes
- * the number of a signal that asks the server to end. One server per process. */
-stator_status server_open(stator *engine, const struct server_settings *settings, const atomic_int *signal,
-                          struct server **out, stator_error *e);
+struct server_opening {
+    stator *const *engines;                 /* [n], all prepared, with options.serve */
+    const struct server_settings *settings; /* [n]; what is of the server itself is read of the first */
+    uint32_t n;                             /* at most SERVER_MODELS */
+    const atomic_int *signal;               /* becomes the number of a signal that asks the server to end */
+};
+/* Listens, and answers from now on. One server per process. */
+stator_status server_open(const struct server_opening *o, struct server **out, stator_error *e);
 uint16_t server_port(const struct server *s);
-/* stator_start is through, with this result. */
+/* stator_start of all engines is through, or of one has failed, with this result. */
 void server_started(struct server *s, stator_status st);
 /* Until the server has ended: STATOR_OK, or STATOR_DEVICE after a fault. */
 stator_status server_wait(struct server *s, stator_error *e);

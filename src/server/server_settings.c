@@ -128,7 +128,12 @@ stator_status server_settings_read(const struct config *c, struct server_setting
     };
     memcpy(out->cors, c->server.cors, sizeof out->cors);
     memcpy(out->hosts, c->server.hosts, sizeof out->hosts);
-    memcpy(out->alias, c->server.alias, sizeof out->alias);
+    /* model.name stands in front of the further names. */
+    const char *name = c->model.name, *comma = name[0] != '\0' && c->server.alias[0] != '\0' ? ", " : "";
+    if ((size_t)snprintf(out->alias, sizeof out->alias, "%s%s%s", name, comma, c->server.alias) >=
+        sizeof out->alias)
+        return error_set(e, STATOR_USAGE, "model.name and server.alias together are longer than %d bytes",
+                         CONFIG_LIST - 1);
     memcpy(out->reasoning_message, c->server.reasoning_message, sizeof out->reasoning_message);
     const char *aliases = out->alias, *first = NULL;
     size_t n = 0;

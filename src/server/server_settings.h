@@ -27,7 +27,7 @@ struct server_settings {
     bool limits_reasoning;
     uint32_t reasoning_budget; /* where limits_reasoning */
     char reasoning_message[CONFIG_LIST];
-    char alias[CONFIG_LIST]; /* names separated by commas */
+    char alias[CONFIG_LIST]; /* names separated by commas, model.name in front */
     char name[CONFIG_LIST];  /* the first of them; "": the model's own counts */
     struct config_sampling sampling;
     char model[CONFIG_PATH]; /* model.path */

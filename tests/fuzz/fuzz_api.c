@@ -9,6 +9,7 @@
 #include "server/adapters/responses.h"
 #include "server/request/api_vectors.h"
 #include "server/http/edge_pool.h"
+#include "server/server_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,32 @@ static bool try_vectors(const char *data, size_t size) {
     return false;
 }
 
+struct member {
+    const char *body;
+    size_t n;
+    bool whole, equal; /* the body is an object; its model is what server_choice_member found */
+};
+
+static void compare_member(void *context) {
+    struct member *m = context;
+    char found[65536] = "";
+    const bool have = server_choice_member(m->body, m->n, "model", found, sizeof found);
+    json_t *all = json_loadb(m->body, m->n, JSON_REJECT_DUPLICATES, NULL);
+    const char *name = json_string_value(json_object_get(all, "model"));
+    m->whole = json_is_object(all);
+    m->equal = have == (name != NULL) && (name == NULL || strcmp(name, found) == 0);
+    json_decref(all);
+}
+
+/* Which model a body names is found without building its JSON; names have no escapes. */
+static void check_choice(const char *body, size_t n) {
+    struct member m = {.body = body, .n = n};
+    char small[4];
+    (void)server_choice_member(body, n, "model", small, sizeof small);
+    if (edge_pool_try_json(compare_member, &m) && m.whole && memchr(body, '\\', n) == NULL && !m.equal)
+        fail("another model is found than the body names");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void *memory;
     if (memory == NULL) {
@@ -120,6 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0 || size > 65536)
         return 0;
     const size_t before = used();
+    check_choice((const char *)data + 1, size - 1);
     if (try_vectors((const char *)data, size)) {
         if (used() != before)
             fail("memory is not given back");

@@ -644,12 +644,14 @@ static void web_check_pool(void) {
 
 static void web_open(const char *model, const char *const *list) {
     struct server_settings settings;
+    const struct server_opening opening = {
+        .engines = &sim.s, .settings = &settings, .n = 1, .signal = &web.signal};
     stator_error e = {0};
     size_t n = 0;
     while (list[n] != NULL)
         n++;
     if (server_read_settings(model, list, n, &settings, &e) != STATOR_OK ||
-        server_open(sim.s, &settings, &web.signal, &web.server, &e) != STATOR_OK)
+        server_open(&opening, &web.server, &e) != STATOR_OK)
         sim_fail("%s", e.text);
     net.listener = web.server->http->fd;
     web.rest_bytes = web_pool_used();

@@ -90,7 +90,7 @@ static void print_joint(const struct table *t, const char *hash) {
                units_format_size(p->total, size), units_format_size(p->budget, budget));
     }
     if (fits(t))
-        printf("they fit together\nplan %s\n", hash);
+        printf("they fit together; this is the plan of `stator serve`\nplan %s\n", hash);
 }
 
 static void json_of(const struct table *t, const char *hash) {

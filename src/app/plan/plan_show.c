@@ -229,7 +229,9 @@ int plan_command(int argc, char **argv) {
             "not fit)}.\n"
             "An arena \"spill NAME\" of the host is what the device NAME is too small for (memory.on_oom),\n"
             "and its experts that the processors compute (memory.experts).\n"
-            "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
+            "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.\n"
+            "Of a config with a list of models: {format: 1, hash (of all), fits, devices: [{name, budget, "
+            "total}], host {limit,\ntotal}, models: [{name, plan: as above}]}.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .min_arguments = 1,

@@ -50,19 +50,19 @@ struct list {
     bool running; /* /api/ps */
 };
 
-static void put_listed(struct json *j, const struct list *l, const char *name, size_t n) {
-    const stator_info *i = &l->s->info;
+static void put_listed(struct json *j, const struct server *s, bool running, const char *name, size_t n) {
+    const stator_info *i = &s->info;
     char when[OLLAMA_TIME];
     json_open_object(j, NULL);
     json_put_string_n(j, "name", name, n);
     json_put_string_n(j, "model", name, n);
-    ollama_time(l->s->created, 0, when);
-    if (!l->running)
+    ollama_time(s->created, 0, when);
+    if (!running)
         json_put_string(j, "modified_at", when);
     json_put_u64(j, "size", i->model_bytes);
     json_put_string(j, "digest", i->plan_hash);
     put_details(j, i);
-    if (l->running) {
+    if (running) {
         json_put_string(j, "expires_at", "2318-01-01T00:00:00Z"); /* it stays */
         json_put_u64(j, "size_vram", 0);                          /* Ollama's: not said here */
         json_put_u64(j, "context_length", i->context);
@@ -70,17 +70,20 @@ static void put_listed(struct json *j, const struct list *l, const char *name, s
     json_close(j);
 }
 
-/* By the names of server.alias, or the model's own. */
+/* By the names of each model, or its own. */
 static void build_list(struct json *j, const void *of) {
     const struct list *l = of;
-    const char *rest = l->s->settings.alias, *name = NULL;
-    size_t n = 0;
+    const struct server *s;
     json_open_object(j, NULL);
     json_open_array(j, "models");
-    if (l->s->settings.name[0] == '\0')
-        put_listed(j, l, server_model(l->s), strlen(server_model(l->s)));
-    while (server_settings_next_name(&rest, &name, &n))
-        put_listed(j, l, name, n);
+    for (uint32_t i = 0; (s = server_at(l->s, i)) != NULL; i++) {
+        const char *rest = s->settings.alias, *name = NULL;
+        size_t n = 0;
+        if (s->settings.name[0] == '\0')
+            put_listed(j, s, l->running, server_model(s), strlen(server_model(s)));
+        while (server_settings_next_name(&rest, &name, &n))
+            put_listed(j, s, l->running, name, n);
+    }
     json_close(j);
     json_close(j);
 }

@@ -29,9 +29,15 @@ struct link {
 };
 _Static_assert(sizeof(struct link) == UNIT, "blocks stay aligned");
 
-static struct {
+struct region {
     unsigned char *begin;
     size_t bytes;
+};
+
+static struct {
+    struct region regions[EDGE_POOL_REGIONS];
+    uint32_t n_regions;
+    size_t bytes; /* of all */
     size_t used, peak;
     size_t lent; /* of what is used */
     uint64_t failures;
@@ -132,19 +138,25 @@ static void cut(struct block *b, size_t n) {
 }
 
 void edge_pool_init(void *memory, size_t bytes) {
-    CHECK(memory != NULL && (uintptr_t)memory % UNIT == 0 && bytes >= 4096);
     memset(&pool, 0, sizeof pool);
-    pool.begin = memory;
-    pool.bytes = bytes / UNIT * UNIT;
+    edge_pool_add(memory, bytes);
+}
+
+void edge_pool_add(void *memory, size_t bytes) {
+    CHECK(memory != NULL && (uintptr_t)memory % UNIT == 0 && bytes >= 4096);
+    CHECK(pool.n_regions < EDGE_POOL_REGIONS);
+    const size_t whole = bytes / UNIT * UNIT;
+    pool.regions[pool.n_regions++] = (struct region){memory, whole};
+    pool.bytes += whole;
     volatile unsigned char *page = memory;
     for (size_t at = 0; at < bytes; at += 4096)
         page[at] = 0; /* it is there from now on, not from the first use on */
     struct block *all = memory;
-    *all = (struct block){.size = pool.bytes - 2 * HEADER};
+    *all = (struct block){.size = whole - 2 * HEADER};
     struct block *end = behind(all);
     end->before = all;
     end->size = 0;
-    pool.used = 2 * HEADER;
+    pool.used += 2 * HEADER;
     add_free(all);
     note_use();
 }
@@ -194,11 +206,22 @@ void *edge_pool_zeroed(size_t n, size_t size) {
     return p;
 }
 
+/* Bytes from `at` to the end of its region; 0: it is in none. */
+static size_t left_behind(uintptr_t at) {
+    for (uint32_t i = 0; i < pool.n_regions; i++) {
+        const uintptr_t begin = (uintptr_t)pool.regions[i].begin, end = begin + pool.regions[i].bytes;
+        if (at >= begin + HEADER && at < end)
+            return end - at;
+    }
+    return 0;
+}
+
 static struct block *block_of(void *p) {
-    const uintptr_t at = (uintptr_t)p, begin = (uintptr_t)pool.begin;
-    CHECK(at >= begin + HEADER && at < begin + pool.bytes && at % UNIT == 0);
+    const uintptr_t at = (uintptr_t)p;
+    const size_t left = left_behind(at);
+    CHECK(left > 0 && at % UNIT == 0);
     struct block *b = (struct block *)(at - HEADER);
-    CHECK((b->size & FREE) == 0 && size_of(b) >= UNIT && size_of(b) <= begin + pool.bytes - HEADER - at);
+    CHECK((b->size & FREE) == 0 && size_of(b) >= UNIT && size_of(b) <= left - HEADER);
     CHECK(behind(b)->before == b);
     return b;
 }
@@ -287,23 +310,34 @@ static uint64_t count_listed(void) {
     return n;
 }
 
-bool edge_pool_is_whole(void) {
+/* Adds a region's used bytes and free blocks. */
+static bool region_is_whole(const struct region *r, size_t *sum_used, uint64_t *sum_free) {
     const struct block *before = NULL;
     size_t used = 2 * HEADER, all = HEADER;
     uint64_t n_free = 0;
     bool was_free = false;
-    const struct block *b = (const struct block *)(const void *)pool.begin;
+    const struct block *b = (const struct block *)(const void *)r->begin;
     for (; size_of(b) > 0; before = b, b = behind(b)) {
         const bool is_free = (b->size & FREE) != 0;
         all += size_of(b) + HEADER;
-        if (b->before != before || all > pool.bytes || (is_free && was_free))
+        if (b->before != before || all > r->bytes || (is_free && was_free))
             return false;
         used += is_free ? 0 : size_of(b) + HEADER;
         n_free += is_free;
         was_free = is_free;
     }
-    return b->before == before && all == pool.bytes && used == pool.used && pool.lent <= pool.used &&
-           count_listed() == n_free;
+    *sum_used += used;
+    *sum_free += n_free;
+    return b->before == before && all == r->bytes;
+}
+
+bool edge_pool_is_whole(void) {
+    size_t used = 0;
+    uint64_t n_free = 0;
+    for (uint32_t i = 0; i < pool.n_regions; i++)
+        if (!region_is_whole(&pool.regions[i], &used, &n_free))
+            return false;
+    return used == pool.used && pool.lent <= pool.used && count_listed() == n_free;
 }
 
 static void *json_take(size_t n) {

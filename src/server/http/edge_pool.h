@@ -1,4 +1,4 @@
-/* The memory of the program around the engine: one fixed region, planned, from which libevent, jansson and
+/* The memory of the program around the engine: fixed regions, planned, from which libevent, jansson and
  * the server allocate. Exhausted it gives NULL, and never takes more from the system.
  *
  * Two-level free lists (powers of two in eighths) with boundary tags: all calls take constant time, and
@@ -14,6 +14,9 @@
 
 /* memory: page-aligned, bytes >= 4096, the pool's until another is made. Touches every page. */
 void edge_pool_init(void *memory, size_t bytes);
+/* A further region of the same kind, at most EDGE_POOL_REGIONS in all. No block goes over its end. */
+void edge_pool_add(void *memory, size_t bytes);
+#define EDGE_POOL_REGIONS 8
 /* Directs libevent and jansson here, before any other call of theirs in this process. (base/json_reader.h
  * would direct jansson elsewhere: it is not for the server.) */
 void edge_pool_serve_libraries(void);
@@ -35,7 +38,7 @@ size_t edge_pool_largest(void);
 bool edge_pool_try_json(void (*f)(void *context), void *context);
 
 struct edge_pool_figures {
-    size_t bytes;      /* of the region */
+    size_t bytes;      /* of all regions */
     size_t used;       /* by what is given out, with headers */
     size_t peak;       /* the most that ever was, besides what was lent */
     uint64_t failures; /* calls that found no memory */

@@ -41,8 +41,16 @@ struct http_route {
     uint32_t flags;
 };
 
-/* The table must stay; context goes to its functions. The path is known and the method is not: 405. */
+/* The table must stay; context goes to its functions. The path is known and the method is not: 405. A table
+ * that is added again has one more context, of the next model: which of them a request goes to is what
+ * http_set_choice says. */
 void http_add_routes(struct http *h, const struct http_route *routes, size_t n, void *context);
+#define HTTP_CONTEXTS 8
+/* choose: the number of the context for a request whose body is there; HTTP_ANSWERED: there is none, and the
+ * client was told so. */
+#define HTTP_ANSWERED UINT32_MAX
+void http_set_choice(struct http *h, uint32_t (*choose)(void *context, struct http_exchange *x),
+                     void *context);
 
 /* The request. Texts are valid as long as the exchange. */
 const char *http_path(const struct http_exchange *x);  /* without the query, %XX decoded */
@@ -101,6 +109,7 @@ struct http_account {
     char id[48]; /* "chatcmpl-.." */
     uint32_t n_prompt, n_cached, n_generated;
     uint64_t queue_ns, prompt_ns, generate_ns;
+    char model[64];    /* where the server has several */
     char reason[24];   /* "stop", "length", "cancelled", .. */
     char ignored[256]; /* fields of the request that were not known; also the header X-Stator-Ignored */
 };

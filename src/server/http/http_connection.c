@@ -169,7 +169,7 @@ static const struct http_route *find_route(struct http_connection *c, bool *path
                 continue;
             c->run = r->run;
             c->x.quiet = (r->flags & HTTP_QUIET) != 0;
-            c->run_context = h->tables[t].context;
+            c->run_table = &h->tables[t];
             return r;
         }
     return NULL;
@@ -403,7 +403,12 @@ static enum moved answer(struct http_connection *c) {
         if (c->body != NULL)
             c->body[c->body_have] = '\0';
         c->since_ns = clock_ns();
-        run(c->run_context, &c->x);
+        const struct http *h = c->http;
+        const bool several = c->run_table->n_contexts > 1;
+        const uint32_t which = several ? h->choose(h->choose_context, &c->x) : 0;
+        CHECK(which == HTTP_ANSWERED || which < c->run_table->n_contexts);
+        if (which != HTTP_ANSWERED)
+            run(c->run_table->contexts[which], &c->x);
         return MOVES;
     }
     const struct http_watcher *w = c->x.watcher;

@@ -59,7 +59,7 @@ struct http_connection {
     struct http_head head;
     const char *cross_origin; /* that the answer must allow */
     http_function *run;
-    void *run_context;
+    const struct http_table *run_table;
     char *body; /* the pool's; body_have bytes and a NUL */
     size_t body_have, body_capacity;
     struct http_chunks chunks;
@@ -74,7 +74,8 @@ struct http_connection {
 struct http_table {
     const struct http_route *routes;
     size_t n;
-    void *context;
+    void *contexts[HTTP_CONTEXTS];
+    uint32_t n_contexts;
 };
 
 struct http {
@@ -87,6 +88,8 @@ struct http {
     bool closing;
     struct http_table tables[HTTP_TABLES];
     uint32_t n_tables;
+    uint32_t (*choose)(void *context, struct http_exchange *x); /* of a table's contexts */
+    void *choose_context;
     struct {
         const char *prefix;
         http_error_form *form;

@@ -152,8 +152,22 @@ uint16_t http_port(const struct http *h) {
 }
 
 void http_add_routes(struct http *h, const struct http_route *routes, size_t n, void *context) {
-    CHECK(h->n_tables < HTTP_TABLES);
-    h->tables[h->n_tables++] = (struct http_table){routes, n, context};
+    uint32_t i = 0;
+    while (i < h->n_tables && h->tables[i].routes != routes)
+        i++;
+    CHECK(i < HTTP_TABLES);
+    struct http_table *t = &h->tables[i];
+    h->n_tables = i == h->n_tables ? i + 1 : h->n_tables;
+    t->routes = routes;
+    t->n = n;
+    CHECK(t->n_contexts < HTTP_CONTEXTS);
+    t->contexts[t->n_contexts++] = context;
+}
+
+void http_set_choice(struct http *h, uint32_t (*choose)(void *context, struct http_exchange *x),
+                     void *context) {
+    h->choose = choose;
+    h->choose_context = context;
 }
 
 void http_set_log(struct http *h, void (*log)(void *context, const struct http_log_line *line),

@@ -19,7 +19,8 @@
 enum state { IDLE, BEGUN, ENDED, CLOSED };
 
 struct api_renderer {
-    struct api *api;
+    struct server *server; /* of any model */
+    uint32_t turn;         /* of the models: whose jobs come first next */
     struct edge_thread thread;
     pthread_mutex_t lock;
     pthread_cond_t begun, ended;
@@ -48,27 +49,39 @@ static void *run(void *context) {
         if (r->state == CLOSED)
             break;
         pthread_mutex_unlock(&r->lock);
-        r->ok = api_pictures_load(r->api->engine, &r->job->request, &r->stop, &r->why) &&
-                api_prompt_render(&r->api->model, &r->job->request, &r->stop, r->memory, r->bytes, r->alone,
-                                  &r->text, &r->length, &r->why);
+        r->ok = api_pictures_load(r->job->api->engine, &r->job->request, &r->stop, &r->why) &&
+                api_prompt_render(&r->job->api->model, &r->job->request, &r->stop, r->memory, r->bytes,
+                                  r->alone, &r->text, &r->length, &r->why);
         pthread_mutex_lock(&r->lock);
         if (r->state == CLOSED)
             break;
         r->state = ENDED;
         pthread_cond_signal(&r->ended);
         if (!r->loop_waits)
-            server_wake(r->api->server);
+            server_wake(r->server);
     }
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
+/* The thread of a model before this one; NULL: there is none. */
+static struct api_renderer *find_other(const struct server *server) {
+    const struct server *s;
+    for (uint32_t i = 0; (s = server_at(server, i)) != NULL; i++)
+        if (s->api != NULL && s->api->renderer != NULL)
+            return s->api->renderer;
+    return NULL;
+}
+
 stator_status api_render_open(struct api *api, stator_error *e) {
+    api->renderer = find_other(api->server);
+    if (api->renderer != NULL)
+        return STATOR_OK;
     struct api_renderer *r = edge_pool_zeroed(1, sizeof *r);
     if (r == NULL)
         return error_set(e, STATOR_DOES_NOT_FIT, "server.memory is too small for the server: raise it");
     pthread_condattr_t clock;
-    r->api = api;
+    r->server = api->server;
     int rc = pthread_mutex_init(&r->lock, NULL);
     rc = rc != 0 ? rc : pthread_condattr_init(&clock);
     rc = rc != 0 ? rc : pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -92,13 +105,18 @@ void api_render_close(struct api *api) {
     pthread_mutex_unlock(&r->lock);
     edge_thread_join(&r->thread);
     if (r->job != NULL)
-        api_pictures_unload(api->engine, &r->job->request);
+        api_pictures_unload(r->job->api->engine, &r->job->request);
     edge_thread_free(&r->thread);
     pthread_cond_destroy(&r->begun);
     pthread_cond_destroy(&r->ended);
     pthread_mutex_destroy(&r->lock);
     if (r->memory != NULL)
         edge_pool_take_back(r->memory);
+    for (uint32_t i = 0; server_at(r->server, i) != NULL; i++) {
+        struct api *other = server_at(r->server, i)->api;
+        if (other != NULL && other->renderer == r && other != api)
+            other->renderer = NULL;
+    }
     edge_pool_free(r);
     api->renderer = NULL;
 }
@@ -119,7 +137,7 @@ static void go_on(struct api_renderer *r) {
         api_jobs_fail(job, r->why.status, r->why.param[0] != '\0' ? r->why.param : NULL, "%s", r->why.text);
     else if (job->x != NULL)
         job->rendered(job, &text);
-    api_pictures_unload(r->api->engine, &job->request);
+    api_pictures_unload(job->api->engine, &job->request);
     api_text_free(&text);
     api_request_free(&job->request);
 }
@@ -139,6 +157,15 @@ static bool wait_for_end(struct api_renderer *r) {
     return r->state == ENDED;
 }
 
+/* No other job, of whatever model. */
+static bool is_alone(const struct api_job_state *job) {
+    const struct server *s;
+    for (uint32_t i = 0; (s = server_at(job->api->server, i)) != NULL; i++)
+        if (s->api != NULL && s->api->first != NULL && (s->api->first != job || s->api->last != job))
+            return false;
+    return true;
+}
+
 static void start(struct api_renderer *r, struct api_job_state *job) {
     CHECK(r->job == NULL && r->memory == NULL);
     /* All that is free now, but for room for the text. */
@@ -150,7 +177,7 @@ static void start(struct api_renderer *r, struct api_job_state *job) {
         return;
     }
     r->job = job;
-    r->alone = r->api->first == r->api->last;
+    r->alone = is_alone(job);
     r->why = (struct api_failure){0};
     job->render = API_RENDER_RUNS;
     atomic_store(&r->stop, 0);
@@ -175,17 +202,22 @@ void api_render_begin(struct api_job_state *job) {
     r->n_waiting++;
 }
 
-/* Starts one waiting job. The others wait for further turns of the loop, so that it is not held up. */
+/* Starts one waiting job, of which there is one; the models take turns. The others wait for further turns of
+ * the loop, so that it is not held up. */
 static void start_next(struct api_renderer *r) {
-    struct api_job_state *job = r->api->first;
-    while (job->render != API_RENDER_WAITS) {
-        job = job->next;
-        CHECK(job != NULL);
+    struct api_job_state *job = NULL;
+    for (uint32_t i = 0; job == NULL; i++) {
+        CHECK(i < 2 * SERVER_MODELS);
+        const struct server *s = server_at(r->server, r->turn++);
+        r->turn = s == NULL ? 0 : r->turn;
+        job = s != NULL && s->api != NULL ? s->api->first : NULL;
+        while (job != NULL && job->render != API_RENDER_WAITS)
+            job = job->next;
     }
     r->n_waiting--;
     start(r, job);
     if (r->n_waiting > 0 && r->job == NULL)
-        server_wake(r->api->server);
+        server_wake(r->server);
     api_jobs_settle(job);
 }
 

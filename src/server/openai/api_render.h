@@ -19,9 +19,9 @@ enum api_rendering {
     API_RENDER_RUNS
 };
 
-/* Takes its stack from the pool and starts the thread. */
+/* Takes its stack from the pool and starts the thread, which all models share. */
 stator_status api_render_open(struct api *api, stator_error *e);
-/* Ends a rendering that is under way, and the thread. */
+/* Ends a rendering that is under way, of whatever model, and the thread. */
 void api_render_close(struct api *api);
 
 /* Renders job->request, and then calls job->rendered or fails the job: within this call where it takes no

@@ -2,6 +2,7 @@
 #include "server/http/edge_pool.h"
 #include "server/openai/api_settings.h"
 #include "server/ops/ops_inside.h"
+#include "server/server_choice.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -226,18 +227,20 @@ static void write_model(const struct server *s, const char *name, size_t n, stru
     json_close(j);
 }
 
-/* The names of server.alias, or the model's own. */
+/* The names of each model, or its own. */
 static void write_models(const void *from, struct json *j) {
-    const struct server *s = from;
-    const char *rest = s->settings.alias, *name = NULL;
-    size_t n = 0;
+    const struct server *s;
     json_open_object(j, NULL);
     json_put_string(j, "object", "list");
     json_open_array(j, "data");
-    if (s->settings.name[0] == '\0')
-        write_model(s, server_model(s), strlen(server_model(s)), j);
-    while (server_settings_next_name(&rest, &name, &n))
-        write_model(s, name, n, j);
+    for (uint32_t i = 0; (s = server_at(from, i)) != NULL; i++) {
+        const char *rest = s->settings.alias, *name = NULL;
+        size_t n = 0;
+        if (s->settings.name[0] == '\0')
+            write_model(s, server_model(s), strlen(server_model(s)), j);
+        while (server_settings_next_name(&rest, &name, &n))
+            write_model(s, name, n, j);
+    }
     json_close(j);
     json_close(j);
 }
@@ -257,10 +260,14 @@ static void write_named(const void *from, struct json *j) {
 }
 
 void ops_model(void *context, struct http_exchange *x) {
-    const struct named m = {context, http_path(x) + strlen(OPS_MODEL)};
-    if (api_names_model(m.s, m.name))
+    struct named m = {.name = http_path(x) + strlen(OPS_MODEL)};
+    char names[SERVER_MODELS * 72];
+    for (uint32_t i = 0; (m.s = server_at(context, i)) != NULL; i++)
+        if (api_names_model(m.s, m.name))
+            break;
+    if (m.s != NULL)
         ops_reply_json(x, 200, write_named, &m);
     else
-        http_reply_error(x, 404, NULL, "model", "there is no model \"%.100s\" here: this server runs \"%s\"",
-                         m.name, server_model(m.s));
+        http_reply_error(x, 404, NULL, "model", "there is no model \"%.100s\" here: this server runs %s",
+                         m.name, server_choice_names(context, names, sizeof names));
 }

@@ -160,9 +160,28 @@ static void json_that_does_not_fit_leaves_nothing(void **state) {
     assert_int_equal(used(), before);
 }
 
+/* Of two regions side by side, none gives a block that goes over the boundary. */
+static void regions(void **state) {
+    edge_pool_init(memory, BYTES / 2);
+    edge_pool_add(memory + BYTES / 2, BYTES / 2);
+    struct edge_pool_figures f;
+    edge_pool_get_figures(&f);
+    assert_int_equal(f.bytes, BYTES);
+    assert_true(edge_pool_is_whole());
+    assert_null(edge_pool_alloc(BYTES / 2));
+    void *a = edge_pool_alloc(BYTES / 2 - 20000), *b = edge_pool_alloc(BYTES / 2 - 20000);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_true(edge_pool_is_whole());
+    edge_pool_free(a);
+    edge_pool_free(b);
+    random_use_keeps_every_byte(state);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_use_keeps_every_byte, open_pool, close_pool),
+        cmocka_unit_test_setup_teardown(regions, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(sizes_beyond_it_are_refused, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(what_is_lent_is_no_peak, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(json_that_does_not_fit_leaves_nothing, open_pool, close_pool),
