@@ -300,6 +300,7 @@ struct graph_exchanged {
     /* Every device has whole rows, and each row is that of the device that has its token's row of the
      * embedding: `ends` are rows of that matrix. */
     bool owned;
+    bool pictures; /* with owned: those of pictures' tokens are device 0's */
     /* Number of slots per token (graph_experts): there is a row per slot. 0: a row per token. */
     uint32_t used;
     uint32_t routes; /* value */

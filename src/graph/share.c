@@ -206,8 +206,10 @@ static void divide_embedding(struct sharing *s, uint32_t at, const struct graph_
 static void own_rows(const struct sharing *s, struct graph_op *op) {
     if (!op->exchanged.owned)
         return;
+    const bool pictures = op->exchanged.pictures;
     op->exchanged = s->ends[0].x;
     op->exchanged.owned = true;
+    op->exchanged.pictures = pictures;
 }
 
 /* The input of the MTP head: the row of the embedding comes from the device that has it. */
@@ -359,6 +361,7 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_GATED_CONV:
     case GRAPH_GATE:
     case GRAPH_KEEP:
+    case GRAPH_FEATURES:
         break;
     case GRAPH_EXPERTS:
         divide_experts(s, op);

@@ -153,10 +153,9 @@ static stator_status read_tower(struct planning *s, stator_error *e) {
         st = arch_read(s->gguf, &read->text, e);
     if (st == STATOR_OK)
         st = check_text(s, &read->tower, &read->text, e);
-    if (st == STATOR_OK && (s->config.devices.tensor || s->config.cluster.n > 0))
+    if (st == STATOR_OK && s->config.cluster.n > 0)
         st = error_set(e, STATOR_USAGE,
-                       "model.vision: pictures go neither with devices.split = \"tensor\" nor with "
-                       "cluster.stages yet");
+                       "model.vision: pictures do not go with a run over several hosts (cluster.stages) yet");
     if (st == STATOR_OK)
         st = map_tables(d, &read->shape, &read->tower, e);
     pages_unmap(memory, sizeof *read);

@@ -27,8 +27,8 @@ test_plan() {
     printed '^draft/cpu:0'
     printed '^vision/cpu:0'
     printed '^KV of the draft model: .*, on draft/cpu:0$'
-    expect 2 "$stator" plan "$tmp/box.cfg" --set devices.split=tensor --set devices.use=cpu:0,cpu:1
-    said 'model.vision: pictures go neither with devices.split'
+    expect 0 "$stator" plan "$tmp/box.cfg" --set devices.split=tensor --set devices.use=cpu:0,cpu:1
+    expect 0 "$stator" plan "$tmp/box.cfg" --device a=1GiB --device b=1GiB --set devices.split=tensor
     expect 2 "$stator" plan "$tmp/box.cfg" --set model.vision=tests/fuzz/corpus_gguf/good_tower_gemma3.gguf
     said 'the tower of .*gemma3.gguf is for a text model of width'
     expect 4 "$stator" plan "$tmp/box.cfg" --set model.vision=tests/data/pictures/model.gguf

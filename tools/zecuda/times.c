@@ -19,7 +19,7 @@ struct submit {
 
 struct times {
     struct submit submit[SUBMITS];
-    uint64_t n;
+    uint64_t n, steps; /* submits, and those of them with kernels */
     uint64_t called_ns;
 };
 
@@ -136,6 +136,7 @@ void times_after(struct times *t, cuda_stream s, uint32_t kernels) {
     u->host_ns = device_clock_ns() - t->called_ns;
     u->wait_ns = 0;
     u->kernels = kernels;
+    t->steps += kernels > 0;
     (void)CUDA(cuEventRecord, u->end, s);
 }
 
@@ -225,7 +226,7 @@ static double quantile(const struct exchange_times *x, double share) {
     return 0;
 }
 
-static void exchanges_close(const struct device *d, uint64_t submits) {
+static void exchanges_close(const struct device *d, uint64_t steps) {
     struct exchange_times x = {0};
     if (d->exchanges == 0 ||
         !CUDA(cuMemcpyAsync, (cuda_address)(uintptr_t)&x, d->exchanges, sizeof x, d->side) ||
@@ -233,9 +234,9 @@ static void exchanges_close(const struct device *d, uint64_t submits) {
         return;
     fprintf(stderr,
             "zecuda: device %u: %llu exchanges; from the first value pushed to the last one there, in us: "
-            "a tenth below %.1f, median %.1f, a tenth above %.1f; waiting %.1f each, %.1f in a submit\n",
+            "a tenth below %.1f, median %.1f, a tenth above %.1f; waiting %.1f each, %.1f in a step\n",
             d->index, (unsigned long long)x.n, quantile(&x, 0.1), quantile(&x, 0.5), quantile(&x, 0.9),
-            (double)x.wait_ns / 1e3 / (double)x.n, (double)x.wait_ns / 1e3 / (double)submits);
+            (double)x.wait_ns / 1e3 / (double)x.n, (double)x.wait_ns / 1e3 / (double)steps);
 }
 
 void times_close(struct times *t, const struct device *d) {
@@ -264,7 +265,7 @@ void times_close(struct times *t, const struct device *d) {
             "waiting %.1f, device %.1f, device idle before the next %.1f\n",
             d->index, (unsigned long long)t->n, kept, n, kernels, median(host, n), median(wait, n),
             median(busy, n), median(gap, gaps));
-    exchanges_close(d, t->n);
+    exchanges_close(d, t->steps);
     kernels_close(d, kernels);
     for (uint32_t i = 0; i < SUBMITS; i++) {
         (void)CUDA(cuEventDestroy_v2, t->submit[i].begin);

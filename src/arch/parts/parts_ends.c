@@ -163,7 +163,7 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     struct graph_op *op = graph_add_op(p->g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, out);
     op->scale = scale;
     graph_op_weight(p->g, op, t, NULL, 0);
-    if (p->g->want.pictures == 0 || t != p->s->token_embd)
+    if (p->g->want.pictures == 0 || t != p->s->token_embd || p->g->want.share.index > 0)
         return;
     p->g->pictures = graph_add_value(p->g, "pictures", GRAPH_EXCHANGE, p->g->want.batch,
                                      p->s->n_embd * p->g->want.pictures, GRAPH_F32);
@@ -171,12 +171,26 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     op->work = p->g->pictures;
 }
 
+/* The first device of a tensor split has the whole residual stream for the others. */
+static struct graph_exchanged *exchange_stream(struct parts *p, uint32_t layer) {
+    struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, layer, p->x, p->x)->exchanged;
+    x->count = p->g->want.share.count;
+    for (uint32_t i = 0; i < x->count; i++)
+        x->ends[i] = p->s->n_embd;
+    return x;
+}
+
 void parts_pictures(struct parts *p, uint32_t layer) {
+    const struct graph_share *share = &p->g->want.share;
     if (layer + 1 >= p->g->want.pictures)
         return;
-    CHECK(p->g->pictures != GRAPH_NONE); /* the planner keeps these layers together */
-    struct graph_op *op = graph_add_op(p->g, GRAPH_FEATURES, layer, p->g->pictures, p->x);
-    op->features = (layer + 1) * p->s->n_embd;
+    if (share->index == 0) {
+        CHECK(p->g->pictures != GRAPH_NONE); /* the planner keeps these layers together */
+        struct graph_op *op = graph_add_op(p->g, GRAPH_FEATURES, layer, p->g->pictures, p->x);
+        op->features = (layer + 1) * p->s->n_embd;
+    }
+    if (share->count > 0)
+        (void)exchange_stream(p, layer);
 }
 
 /* Whether the devices of a tensor split have a panel each of the matrix. */
@@ -184,13 +198,12 @@ static bool shares_rows(const struct graph_share *share, const struct gguf_tenso
     return share->count > 0 && arith_ceil_div(t->ne[1], PANEL_ROWS) >= share->count;
 }
 
-/* Every device of a tensor split has some rows of the embedding (owned), or the first one has all. */
+/* Every device of a tensor split has some rows of the embedding (owned), or the first one has all. It also
+ * has those of pictures. */
 static void exchange_embeddings(struct parts *p, bool owned) {
-    struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, GRAPH_NONE, p->x, p->x)->exchanged;
-    x->count = p->g->want.share.count;
+    struct graph_exchanged *x = exchange_stream(p, GRAPH_NONE);
     x->owned = owned;
-    for (uint32_t i = 0; i < x->count && !owned; i++)
-        x->ends[i] = p->s->n_embd;
+    x->pictures = owned && p->g->want.pictures > 0;
 }
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {

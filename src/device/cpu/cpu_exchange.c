@@ -4,7 +4,10 @@
 
 /* The device that has the row of the embedding of the step's token t. */
 static uint32_t owner_of(const struct member *m, const struct graph_exchanged *x, uint32_t t) {
-    const uint32_t token = (uint32_t)((const int32_t *)(m->slot + m->h->at_tokens))[t];
+    const int32_t id = ((const int32_t *)(m->slot + m->h->at_tokens))[t];
+    if (graph_is_picture(id) && x->pictures)
+        return 0;
+    const uint32_t token = (uint32_t)(graph_is_picture(id) ? GRAPH_PICTURE(id) : id);
     uint32_t owner = 0;
     while (x->ends[owner] <= token)
         owner++;

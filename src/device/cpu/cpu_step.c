@@ -80,7 +80,7 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
     uint32_t width = m->g->values[op->out].width;
     CHECK(width == w->layout.cols);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
-        uint32_t row = (uint32_t)tokens[t];
+        uint32_t row = (uint32_t)(graph_is_picture(tokens[t]) ? GRAPH_PICTURE(tokens[t]) : tokens[t]);
         if (graph_is_picture(tokens[t]) && op->work != GRAPH_NONE) {
             memcpy(x + (size_t)t * width, value_f32(m, op->work) + (size_t)t * m->g->values[op->work].width,
                    width * sizeof *x);

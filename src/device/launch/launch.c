@@ -354,6 +354,7 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
                             .slots = (uint64_t)b->g->want.batch * x->used,
                             .wanted = x->wanted,
                             .owned = x->owned ? width : 0,
+                            .pictures = x->pictures,
                             .out = launch_forms_of(b, o->out, whole ? out->forms : GRAPH_F32),
                             .part = part,
                             .tile = OPENCL_NORM_CHUNK * sizeof(float),

@@ -150,7 +150,8 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
 /* Rows of columns that several devices have made: source i has columns from end(i - 1) to end(i) - 1, each in
  * rows of its own columns. They go to columns `column`.. of out; adds: to floats that are there. used: the
  * rows are those of the step's slots, so many of a token. wanted: they are its rows of logits.
- * owned: rows are whole, of so many columns, and that of a token is of the source whose ends hold the token. Int8 forms only of whole rows of out. part, local
+ * owned: rows are whole, of so many columns, and that of a token is of the source whose ends hold the token;
+ * pictures: that of a picture's token is of source 0. Int8 forms only of whole rows of out. part, local
  * memory: as above. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS(EXCHANGE)) {
     global const float *const froms[8] = {from0, from1, from2, from3, from4, from5, from6, from7};
@@ -166,7 +167,11 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS
             uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = get_local_id(0); i < here; i += get_local_size(0)) {
-                uint c = at + i, first = 0, last = end0, key = owned ? (uint)tokens[row] : c;
+                uint c = at + i, first = 0, last = end0, key = c;
+                if (owned && tokens[row] < 0) /* graph_is_picture */
+                    key = pictures ? 0 : (uint)(-1 - tokens[row]);
+                else if (owned)
+                    key = (uint)tokens[row];
                 global const float *from = froms[0];
 #pragma unroll
                 for (uint k = 1; k < 8; k++) {

@@ -103,7 +103,7 @@
     X(BUFFER, const uint, routes)                                                                            \
     X(U32, used)                                                                                             \
     X(U32, slots)                                                                                            \
-    X(U32, wanted) X(U32, owned) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+    X(U32, wanted) X(U32, owned) X(U32, pictures) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_WIDE(X)                                                                             \
     X(BUFFER, float, x)                                                                                      \

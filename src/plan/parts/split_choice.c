@@ -12,8 +12,6 @@ static const char *lacks(const struct planning *s) {
         return "tensor does not spill yet (memory.on_oom = \"spill\")";
     if (s->may_help)
         return "tensor has no experts on the processors yet (memory.experts)";
-    if (s->vision.tower != NULL)
-        return "tensor takes no pictures yet (model.vision)";
     return NULL;
 }
 

@@ -102,6 +102,7 @@ static void test_bits(void **state) {
         {"cpu.tier=scalar", "cpu.threads=2", NULL},
         {"cpu.tier=avx2", "memory.batch=33", NULL},
         {"devices.use=cpu:0, cpu:1", "memory.batch=16", NULL},
+        {"devices.use=cpu:0, cpu:1, cpu:2", "devices.split=tensor", "memory.batch=9", NULL},
         {"vision.max_pixels=2000", "vision.pictures=2", NULL},
     };
     const stator_picture pictures[2] = {{png, png_bytes}, {other, other_bytes}};

@@ -108,6 +108,7 @@ static void test_bits(void **state) {
         {"cpu.tier=scalar", "cpu.threads=2", "memory.batch=16", "memory.sequences=1", NULL},
         {"cpu.tier=avx2", "memory.batch=33", NULL},
         {"devices.use=cpu:0, cpu:1", "devices.split=4, 2", "memory.batch=24", NULL},
+        {"devices.use=cpu:0, cpu:1", "devices.split=tensor:2,1", "memory.batch=24", NULL},
     };
     float *first = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {

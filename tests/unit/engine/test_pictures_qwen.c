@@ -127,6 +127,8 @@ static void same_bits(int model) {
         {"cpu.tier=scalar", "cpu.threads=2", "memory.batch=1", NULL},
         {"cpu.tier=avx2", "memory.batch=33", NULL},
         {"devices.use=cpu:0, cpu:1", NULL, "memory.batch=16", NULL},
+        {"devices.use=cpu:0, cpu:1", "devices.split=tensor", "memory.batch=11", NULL},
+        {"devices.use=cpu:0, cpu:1, cpu:2", "devices.split=tensor:1,3,2", "memory.batch=64", NULL},
     };
     float *first = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {

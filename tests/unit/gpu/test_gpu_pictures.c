@@ -1,6 +1,6 @@
 /* Pictures with the GPU kernels, run by the software driver: the tower on a GPU, the text model's first
- * layers on a GPU, and both, give the CPU's bits for every token of the prompt. vision.device = "auto" takes
- * the GPU, or says why it does not. */
+ * layers on a GPU, both, and the text model by tensor on two, give the CPU's bits for every token of the
+ * prompt. vision.device = "auto" takes the GPU, or says why it does not. */
 #include "engine_harness.h"
 #include "pictures_families.h"
 
@@ -90,14 +90,17 @@ static void gpus(void **state) {
         {"devices.use=level_zero:0", "vision.device=auto"},
         {"devices.use=cpu:0", "vision.device=level_zero:0", "memory.batch=7"},
         {"devices.use=level_zero:0", "vision.device=level_zero:1", "memory.batch=9"},
-        {"devices.use=level_zero:0", "vision.device=cpu", "memory.batch=16"}};
+        {"devices.use=level_zero:0", "vision.device=cpu", "memory.batch=16"},
+        {"devices.use=\"level_zero:0, level_zero:1\"", "vision.device=auto", "memory.batch=9",
+         "devices.split=tensor"}};
     static const char *const places[] = {"vision/level_zero:0", "vision/level_zero:0", "vision/level_zero:1",
-                                         "vision/cpu:0"};
+                                         "vision/cpu:0", "vision/level_zero:0"};
     (void)state;
     ZESIM_NEED();
-    play(0, ways, places, 4);
-    play(1, ways, places, 4);
+    play(0, ways, places, 5);
+    play(1, ways, places, 5);
     play(3, ways, places, 2);
+    play(3, ways + 4, places + 4, 1);
 }
 
 /* A picture's tokens see each other: the text model is on CPUs. */
