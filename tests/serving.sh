@@ -2,11 +2,11 @@
 
 need_python() { command -v python3 >/dev/null || skip "no python3"; }
 
-# serve SET...: starts the server on a port of the system's choice; $port, $pid.
+# serve SET...: starts the server on a port of the system's choice; $port, $pid. $serve_config: another config than the demo's.
 serve() {
     local n sets=()
     for n in "$@"; do sets+=(--set "$n"); done
-    "$stator" serve configs/demo.cfg --set server.port=0 --set server.request_timeout=600 "${sets[@]}" >"$tmp/serve.out" 2>"$tmp/serve.err" &
+    "$stator" serve "${serve_config:-configs/demo.cfg}" --set server.port=0 --set server.request_timeout=600 "${sets[@]}" >"$tmp/serve.out" 2>"$tmp/serve.err" &
     pid=$!
     trap 'kill "$pid" 2>/dev/null; wait "$pid"' EXIT
     for ((n = 0; n < 600; n++)); do

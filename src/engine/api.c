@@ -348,6 +348,8 @@ stator_status stator_start(stator *s, stator_error *e) {
     s->report.take_note = audit_to_note;
     atomic_store(&s->start.cancel_start, 0); /* what came before this call had nothing to end */
     stator_status st = stator_prepare(s, e);
+    if (st == STATOR_OK)
+        st = planning_beside_check(&s->planning, e);
     if (st != STATOR_OK)
         return st;
     s->start.start_tried = true;

@@ -43,6 +43,21 @@ stator_status planning_beside_resolve(struct planning *s, stator_error *e) {
     return STATOR_OK;
 }
 
+stator_status planning_beside_check(struct planning *s, stator_error *e) {
+    const uint64_t planned_with = s->host_limit;
+    char total[UNITS_TEXT], left[UNITS_TEXT], before[UNITS_TEXT];
+    stator_status st = planning_beside_resolve(s, e);
+    if (st != STATOR_OK || host_bytes(s) <= s->host_limit)
+        return st;
+    return error_set(
+        e, STATOR_DOES_NOT_FIT,
+        "does not fit any more: host needs %s of %s. It was planned with %s, and since then a GPU's "
+        "driver has refused memory to a model before this one, of which more is on the host now. "
+        "Give that model less of the GPU (its memory.driver_reserve), or raise memory.host_limit",
+        units_format_size(host_bytes(s), total), units_format_size(s->host_limit, left),
+        units_format_size(planned_with, before));
+}
+
 void planning_beside_explain(const struct planning *s, stator_error *e) {
     char size[UNITS_TEXT];
     for (const struct planning *other = s->beside; other != NULL && e != NULL; other = other->beside) {

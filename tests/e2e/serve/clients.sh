@@ -40,4 +40,14 @@ test_embeddings() {
     asked embeddings
 }
 
+test_several_models() {
+    need_clients
+    cat >"$tmp/two.cfg" <<END
+models = ( { name = "chat"; path = "$PWD/configs/demo.gguf"; memory = { context = 256 } },
+           { name = "embed"; path = "$PWD/configs/demo.gguf"; pooling = "last"; memory = { context = 128 } } )
+END
+    serve_config=$tmp/two.cfg serve
+    asked models
+}
+
 run_tests

@@ -2,6 +2,9 @@
  * answers are those of each alone, and none counts another's memory as growth. */
 #include "engine_harness.h"
 
+#include "engine/engine.h"
+#include "interpose.h"
+
 #include <string.h>
 
 #define DEMO "configs/demo.gguf"
@@ -122,6 +125,24 @@ static void names_what_is_taken(void **state) {
     stator_close(first);
 }
 
+/* A driver has refused memory to the first, which has more on the host then than the second was planned with.
+ */
+static void grown_before_the_start(void **state) {
+    (void)state;
+    stator_error e;
+    stator *first = open_beside(chat, NULL, NULL, 0);
+    assert_int_equal(stator_plan(first, &e), STATOR_OK);
+    stator *second = open_beside(embed, first, NULL, 0);
+    assert_int_equal(stator_plan(second, &e), STATOR_OK);
+    plan_find(&first->planning.plan, "host")->total += (uint64_t)390 << 20;
+    assert_int_equal(stator_start(second, &e), STATOR_DOES_NOT_FIT);
+    assert_non_null(strstr(e.text, "does not fit any more: host needs"));
+    plan_find(&first->planning.plan, "host")->total -= (uint64_t)390 << 20;
+    assert_int_equal(stator_start(second, &e), STATOR_OK);
+    stator_close(second);
+    stator_close(first);
+}
+
 struct answer {
     struct harness_text text;
     float *vector; /* of the embedding */
@@ -183,6 +204,7 @@ static void answers_are_each_ones_own(void **state) {
     stator *first = open_beside(chat, NULL, NULL, 0);
     assert_int_equal(stator_plan(first, &e), STATOR_OK);
     stator *second = open_beside(embed, first, NULL, 0);
+    interpose_reset(INTERPOSE_ABORT); /* no engine's thread allocates while the other one starts or works */
     start(first);
     start(second);
     stator_audit before = {.size = sizeof before}, after = {.size = sizeof after};
@@ -199,6 +221,7 @@ static void answers_are_each_ones_own(void **state) {
         assert_memory_equal(long_one.ids, alone.text.ids, alone.text.n * sizeof alone.text.ids[0]);
         free(of_embed.vector);
     }
+    assert_int_equal(interpose_violations(), 0);
     no_growth(first);
     no_growth(second);
     assert_int_equal(stator_get_audit(second, &after, NULL), STATOR_OK);
@@ -211,9 +234,8 @@ static void answers_are_each_ones_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_what_is_left),
-        cmocka_unit_test(shares_a_gpu),
-        cmocka_unit_test(names_what_is_taken),
+        cmocka_unit_test(plans_what_is_left),        cmocka_unit_test(shares_a_gpu),
+        cmocka_unit_test(names_what_is_taken),       cmocka_unit_test(grown_before_the_start),
         cmocka_unit_test(answers_are_each_ones_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
