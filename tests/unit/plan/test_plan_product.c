@@ -487,11 +487,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"d8faf0f856d87a5010ba8f0c076abaa3", {NULL}, 0, {NULL}, 0},
-        {"e7420ff41a5108277ce1badd93573fc3", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"bd0fc897c2dadb51a1749ba4a8005fcf", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"34b73faf1fe34fbba0d1a7882bcc4fd9", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"02a6299e436267f9d6c0725b8522d3eb", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"5cb722491cfd3551d045ef05fd2e736c", {NULL}, 0, {NULL}, 0},
+        {"3d6bb0b184411008529f8470481798fd", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"e7fab2de85909efe0bebb9849042006c", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"5e320f69b7b8b59b9e17e80feeac4db9", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"00ba79bd8723eb1fb59797f04981533b", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];
