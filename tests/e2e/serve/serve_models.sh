@@ -9,7 +9,7 @@ two() {
     cat >"$tmp/two.cfg" <<END
 models = ( { name = "chat"; path = "$PWD/configs/demo.gguf"; memory = { context = 256; sequences = 2 }; ${1:-} },
            { name = "embed"; path = "${path:-$tmp/other.gguf}"; pooling = "last"; memory = { context = 128; batch = 32 }; ${2:-} } )
-memory = { batch = 64; strict = true }
+memory = { batch = 64; strict = $(sanitized && echo false || echo true) }
 ${3:-}
 END
     serve_config=$tmp/two.cfg
@@ -66,18 +66,19 @@ test_answers_are_each_ones_own() {
     kill -TERM $pid
     ends 0
     grep -q 'models\[1\], "embed"' "$tmp/serve.err" || fail "no audit of the second model"
-    ! grep -q 'has grown' "$tmp/serve.err" || fail "an audit: $(grep 'has grown' "$tmp/serve.err")"
+    sanitized || ! grep -q 'has grown' "$tmp/serve.err" || fail "an audit: $(grep 'has grown' "$tmp/serve.err")"
 }
 
 # Both at a time, many times: no memory more than before.
 test_memory_does_not_grow() {
+    local before after n jobs
+    sanitized && return # their memory grows as it likes
     two
     serve
     ready
     ask chat
     vector embed
     get /metrics
-    local before after n jobs
     before=$(metric stator_host_private_bytes)
     for n in $(seq 1 15); do
         jobs=()
