@@ -1,6 +1,6 @@
 /* deepseek2: latent attention in its absorbed form; experts by sigmoids with a choice bias, or by a softmax
- * over all, of the best groups, a shared one, dense layers first. The block of nextn is not computed. Files
- * of older converters, with attn_kv_b in one piece, are refused. */
+ * over all, of the best groups, a shared one, dense layers first; an MTP head of the same kind. Files of
+ * older converters, with attn_kv_b in one piece, are refused. */
 #include "arch/parts/parts.h"
 
 #include <stdio.h>
@@ -14,6 +14,8 @@ static const struct shape_place layer[] = {
     PARTS_CHOICE_BIAS,
     PARTS_SHARED_EXPERT,
 };
+
+static const struct shape_place nextn[] = {PARTS_NEXTN};
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
@@ -52,8 +54,10 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
 /* Heads of q are quantised in one row, so each must begin at a group. */
 static stator_status check(const struct gguf *g, const struct shape *s, stator_error *e) {
     const uint32_t head = s->mla.nope + s->n_rot;
-    for (uint32_t i = 0; i < s->n_layers; i++) {
+    for (uint32_t i = 0; i < s->n_layers + (s->n_nextn > 0); i++) {
         const struct gguf_tensor *t = s->layers[i].own[PARTS_K_B];
+        if (t == NULL) /* an MTP head that the file leaves out */
+            continue;
         const uint32_t form = graph_form_for(t), group = form == GRAPH_I8_256  ? 256
                                                          : form == GRAPH_I8_32 ? 32
                                                                                : 1;
@@ -70,6 +74,7 @@ static stator_status check(const struct gguf *g, const struct shape *s, stator_e
 static void build(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
+    parts_nextn_begin(&p);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         parts_mla(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_mla_forms(l)));
@@ -81,7 +86,8 @@ static void build(struct graph *g, const struct shape *s) {
 const struct arch arch_deepseek2 = {.name = "deepseek2",
                                     .models =
                                         "GLM-4.7-Flash, DeepSeek V2-Lite to V3.1, R1, Kimi-K2, Moonlight",
-                                    .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
+                                    .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant,
+                                                .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
                                     .read = read,
                                     .check = check,
                                     .build = build,

@@ -14,6 +14,8 @@ static const struct shape_place layer[] = {
     PARTS_SHARED_EXPERT,
 };
 
+static const struct shape_place nextn[] = {PARTS_NEXTN};
+
 static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
@@ -23,8 +25,9 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return st == STATOR_OK ? shape_read_nextn(g, s, e) : st;
 }
 
-const struct arch arch_glm4moe = {.name = "glm4moe",
-                                  .models = "GLM-4.5, GLM-4.5-Air, GLM-4.6",
-                                  .tensors = {SHAPE_TABLE(layer, global)},
-                                  .read = read,
-                                  .build = parts_dense};
+const struct arch arch_glm4moe = {
+    .name = "glm4moe",
+    .models = "GLM-4.5, GLM-4.5-Air, GLM-4.6",
+    .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
+    .read = read,
+    .build = parts_dense};

@@ -344,6 +344,7 @@ void parts_end(struct parts *p) {
 void parts_dense(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
+    parts_nextn_begin(&p);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));

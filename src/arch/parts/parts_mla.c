@@ -78,6 +78,7 @@ void parts_mla(struct parts *p, uint32_t i, uint32_t normed) {
                                              .dim_v = s->head_dim_v,
                                              .scale = s->attention_scale,
                                              .latent = true,
+                                             .skip = p->nextn,
                                              .arrivals = p->arrivals};
     graph_op_cache(g, op, p->kv);
     if (g->want.cells != 0)

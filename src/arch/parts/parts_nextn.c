@@ -48,7 +48,10 @@ void parts_nextn_block(struct parts *p) {
     const uint32_t trunk = p->x;
     p->nextn = true;
     p->x = p->guesses = parts_product(p, i, "stream", pair, l->nextn.pair);
-    parts_attention(p, i, parts_norm(p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
+    if (s->latent)
+        parts_mla(p, i, parts_norm(p, i, "attn_norm", l->attn_norm, parts_mla_forms(l)));
+    else
+        parts_attention(p, i, parts_norm(p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
     parts_feed_forward(p, i);
     p->nextn = false;
     p->x = trunk;

@@ -91,6 +91,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         {"qwen35", right, NULL, NULL, (void *)(uintptr_t) "qwen35-nextn"},
         {"qwen35moe", right, NULL, NULL, (void *)(uintptr_t) "qwen35moe-nextn"},
+        {"glm4moe", right, NULL, NULL, (void *)(uintptr_t) "glm4moe-nextn"},
+        {"deepseek2", right, NULL, NULL, (void *)(uintptr_t) "deepseek2-nextn"},
         cmocka_unit_test(conversations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

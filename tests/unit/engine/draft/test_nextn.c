@@ -67,6 +67,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         {"qwen35", right, NULL, NULL, (void *)(uintptr_t) "qwen35-nextn"},
         {"qwen35moe", right, NULL, NULL, (void *)(uintptr_t) "qwen35moe-nextn"},
+        {"glm4moe", right, NULL, NULL, (void *)(uintptr_t) "glm4moe-nextn"},
+        {"deepseek2", right, NULL, NULL, (void *)(uintptr_t) "deepseek2-nextn"},
         {"with factors", right, NULL, NULL, (void *)(uintptr_t) "qwen35-scales-nextn"},
         cmocka_unit_test(refusals),
     };
