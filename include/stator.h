@@ -509,6 +509,9 @@ typedef struct stator_stats {
     /* memory.experts = "host": rows of experts (a token's chosen expert in a layer) that the CPU has computed
      * for GPUs, and the time that took. */
     uint64_t helped_rows, helped_ns;
+    /* memory.expert_slots: rows that GPUs have computed with experts in slots, and experts copied to slots.
+     */
+    uint64_t slot_rows, slot_copies;
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

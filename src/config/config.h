@@ -56,6 +56,7 @@ enum config_key {
     CONFIG_MEMORY_DRIVER_RESERVE,
     CONFIG_MEMORY_ON_OOM,
     CONFIG_MEMORY_EXPERTS,
+    CONFIG_MEMORY_EXPERT_SLOTS,
     CONFIG_MEMORY_STRICT,
     CONFIG_TRANSFER_MODE,
     CONFIG_TRANSFER_VERIFY,
@@ -204,6 +205,7 @@ struct config {
         uint64_t driver_reserve; /* bytes per GPU */
         enum config_oom on_oom;
         enum config_experts experts;
+        uint64_t expert_slots;
         bool strict;
     } memory;
     struct {

@@ -288,6 +288,10 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
         return problem(p, CONFIG_CLUSTER_STAGES, "goes with one model: this config has a list of models");
     if (c->models.n > 1 && c->server.alias[0] != '\0')
         return problem(p, CONFIG_SERVER_ALIAS, "goes with one model: in a list of models each has its name");
+    if (c->memory.expert_slots > 0 && c->memory.experts == CONFIG_EXPERTS_DEVICE)
+        return problem(
+            p, CONFIG_MEMORY_EXPERT_SLOTS,
+            "is for experts that the processors compute: set memory.experts = \"host\" or \"auto\" too");
     if (c->cache.kv_dir[0] != '\0' && !c->server.prefix_cache)
         return problem(p, CONFIG_CACHE_KV_DIR, "needs server.prefix_cache = true");
     return check_speculation(p);

@@ -5,7 +5,8 @@
 #include "kernels/shared/opencl.h"
 
 const char *device_arena_name(enum device_arena a) {
-    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange", "window"};
+    static const char *const names[DEVICE_ARENAS] = {"weights",  "kv",     "scratch",
+                                                     "exchange", "window", "slots"};
     CHECK(a < DEVICE_ARENAS);
     return names[a];
 }
@@ -123,11 +124,82 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
     device_hosted_lay_out(m, 0, &hosted);
     p->hosted_bytes = hosted.bytes;
     carve_take(&c, hosted.bytes, 1);
+    const struct device_slot_table table = device_slot_table(m);
+    for (int k = 0; k < 2; k++) {
+        p->table[k] = c.used;
+        carve_take(&c, (uint64_t)table.layers * table.stride, sizeof(uint32_t));
+    }
     p->moves = c.used;
     p->moves_bytes =
         arith_round_up(sizeof(struct step_moves) + m->moves.pieces * sizeof(struct step_move), CARVE_ALIGN);
     carve_take(&c, arith_must_mul(device_moves_n(&m->moves), p->moves_bytes), 1);
     p->bytes = c.used;
+}
+
+/* Places weight by weight in the order of the ops; what does not fit into a slice begins the next. */
+static struct device_slot_place next_slots(const struct device_model *m, const struct graph_op *op,
+                                           uint32_t weight, uint32_t *slice, uint64_t *at) {
+    const struct graph_weight *w = &m->graph->weights[op->weight[weight]];
+    const uint64_t n = m->cached.n;
+    const uint64_t panels = arith_round_up(n * w->layout.panels * w->layout.panel_bytes, CARVE_ALIGN);
+    const uint64_t bias =
+        op->bias[weight] != GRAPH_NONE ? arith_round_up(n * w->layout.rows * sizeof(float), CARVE_ALIGN) : 0;
+    const uint64_t factor =
+        op->factor[weight] != GRAPH_NONE ? arith_round_up(n * sizeof(float), CARVE_ALIGN) : 0;
+    if (*at > 0 && *at + panels + bias + factor > m->cached.slice_limit) {
+        ++*slice;
+        *at = 0;
+    }
+    const struct device_slot_place p = {*slice, *at, *at + panels, *at + panels + bias};
+    *at += panels + bias + factor;
+    return p;
+}
+
+struct device_slot_place device_slot_place(const struct device_model *m, uint32_t op, uint32_t weight) {
+    struct device_slot_place p = {0};
+    uint32_t slice = 0;
+    uint64_t at = 0;
+    CHECK(m->cached.n > 0 && m->graph->ops[op].kind == GRAPH_EXPERTS);
+    for (uint32_t i = 0; i <= op; i++)
+        for (uint32_t k = 0; m->graph->ops[i].kind == GRAPH_EXPERTS && k < m->graph->ops[i].n_weights &&
+                             (i < op || k <= weight);
+             k++)
+            p = next_slots(m, &m->graph->ops[i], k, &slice, &at);
+    return p;
+}
+
+uint32_t device_slot_slices(const struct device_model *m, uint64_t slices[GRAPH_MAX_SLICES]) {
+    uint32_t slice = 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; m->cached.n > 0 && i < m->graph->n_ops; i++)
+        for (uint32_t k = 0; m->graph->ops[i].kind == GRAPH_EXPERTS && k < m->graph->ops[i].n_weights; k++) {
+            (void)next_slots(m, &m->graph->ops[i], k, &slice, &at);
+            if (slice < GRAPH_MAX_SLICES)
+                slices[slice] = at;
+        }
+    return at > 0 ? slice + 1 : 0;
+}
+
+struct device_slot_table device_slot_table(const struct device_model *m) {
+    struct device_slot_table t = {0};
+    for (uint32_t i = 0; m->cached.n > 0 && i < m->graph->n_ops; i++) {
+        if (!graph_op_opens_experts(&m->graph->ops[i]))
+            continue;
+        t.layers++;
+        t.experts = ARITH_MAX(t.experts, m->graph->ops[i].experts.experts);
+    }
+    t.copies = t.experts;
+    t.stride =
+        (uint32_t)arith_round_up(t.copies + 1 + 2 * DEVICE_SLOT_COPIES, CARVE_ALIGN / sizeof(uint32_t));
+    return t;
+}
+
+uint32_t device_slot_layer(const struct device_model *m, uint32_t op) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i <= op; i++)
+        n += graph_op_opens_experts(&m->graph->ops[i]);
+    CHECK(n > 0);
+    return n - 1;
 }
 
 /* Cells beyond what tokens that are generated need, for the few last tokens of a prompt: cells are scratch

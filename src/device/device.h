@@ -43,18 +43,21 @@
 struct device;
 struct device_helper;
 
-/* DEVICE_WINDOW: spilled experts are copied to it; only with model->stream. */
+/* DEVICE_WINDOW: spilled experts are copied to it; only with model->stream. DEVICE_SLOTS: experts are kept in
+ * it; only with model->slots.n. */
 enum device_arena {
     DEVICE_WEIGHTS,
     DEVICE_KV,
     DEVICE_SCRATCH,
     DEVICE_EXCHANGE,
     DEVICE_WINDOW,
+    DEVICE_SLOTS,
     DEVICE_ARENAS,
     DEVICE_PINNED = DEVICE_ARENAS, /* no arena: the device's pinned part, for launches (launch.h); */
-    DEVICE_MOVED                   /* neither: the buffers of moves */
+    DEVICE_MOVED,                  /* neither: the buffers of moves; */
+    DEVICE_TABLE                   /* nor: the table of slots of the step's slot, in the pinned part */
 };
-const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch", "exchange", "window" */
+const char *device_arena_name(enum device_arena a); /* "weights", .., "window", "slots" */
 
 /* The largest slice; less where the device's largest allocation is smaller. */
 #define DEVICE_SLICE_LIMIT ((4ull << 30) - (64 << 10))
@@ -105,6 +108,13 @@ struct device_stream {
     uint64_t half_bytes;
 };
 
+/* Slots of the device for experts that the processors compute otherwise (memory.expert_slots): each layer has
+ * `n`. A slot has what an expert has of all matrices, biases and factors of the layer. */
+struct device_slots {
+    uint32_t n; /* 0: there are none */
+    uint64_t slice_limit;
+};
+
 /* Buffers of the host that blocks of the caches are moved to and from (cache.kv_dir): `blocks` of
  * block_bytes, then `checkpoints` of checkpoint_bytes, one after the other. All devices have the same. */
 struct device_moves {
@@ -137,6 +147,7 @@ struct device_model {
     uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
     struct device_stream stream;
     struct device_moves moves;
+    struct device_slots cached; /* experts that a hosted model has on the device beside the helper's */
     bool hosted; /* the processors compute the layers' experts, which are all spilled (device_helper.h) */
 };
 
@@ -174,6 +185,34 @@ uint32_t device_hosted_forms(const struct graph *g, uint32_t op);
 /* Bytes of a row in these forms, for a gated op. */
 uint64_t device_hosted_row_bytes(const struct graph *g, uint32_t op);
 
+/* With model->cached: where the slots of an op's weight lie in DEVICE_SLOTS: their panels, slot after slot,
+ * then their rows of its bias and their factors. */
+struct device_slot_place {
+    uint32_t slice;
+    uint64_t panels, bias, factor;
+};
+struct device_slot_place device_slot_place(const struct device_model *m, uint32_t op, uint32_t weight);
+/* The bytes of each slice of DEVICE_SLOTS; returns how many, which may be more than GRAPH_MAX_SLICES: too
+ * many. */
+uint32_t device_slot_slices(const struct device_model *m, uint64_t slices[GRAPH_MAX_SLICES]);
+
+/* The table of a step's slot, in words: for each layer with experts, in their order, the slot of each expert
+ * or EXPERTS_FAR, then the number of experts that are copied to slots behind the layer's products, then an
+ * expert and a slot of each. The host writes it before the submit. */
+#define DEVICE_SLOT_COPIES 2 /* of a layer in a step, at most */
+/* In a step of layers in which a token chooses so many experts: at most an eighth of these are copied. */
+static inline uint32_t device_slot_copies(uint32_t chosen) {
+    return ARITH_MAX(chosen / 8, 1u);
+}
+struct device_slot_table {
+    uint32_t layers, experts; /* of the layer that has most */
+    uint32_t copies;          /* words from a layer's begin to its copies */
+    uint32_t stride;          /* words of a layer */
+};
+struct device_slot_table device_slot_table(const struct device_model *m);
+/* The number of the op's layer in it. */
+uint32_t device_slot_layer(const struct device_model *m, uint32_t op);
+
 /* Pinned memory in `staging` for what the host writes and reads, if the device's exchange is not host memory.
  * Offsets from the beginning of the device's pinned part. */
 struct device_pinned {
@@ -184,7 +223,8 @@ struct device_pinned {
     uint64_t pictures[2], blends[2];
     uint64_t hosted;    /* struct device_hosted; hosted_bytes 0: there is none */
     uint64_t hosted_bytes;
-    uint64_t moves; /* struct step_moves for each of model->moves, moves_bytes each */
+    uint64_t table[2]; /* struct device_slot_table of each slot */
+    uint64_t moves;    /* struct step_moves for each of model->moves, moves_bytes each */
     uint64_t moves_bytes;
     uint64_t bytes; /* in all; 0 for devices in host memory */
 };
@@ -234,6 +274,8 @@ struct device_counters {
     uint64_t streamed_bytes;   /* of spilled experts, copied to the window */
     uint64_t helped_rows;      /* (token, chosen expert) that the helper computed */
     uint64_t helped_ns;        /* in which it did */
+    uint64_t slot_rows;        /* likewise that the device computed out of slots */
+    uint64_t slot_copies;      /* experts that were copied to slots */
 };
 
 /* One op of an ended step, on base/clock's time. */

@@ -29,8 +29,9 @@ stator_status device_helper_open(const struct device_choice *processors, const s
 void device_helper_attach(struct device_helper *h, const struct device *gpu, void *pinned,
                           const struct device_pinned *at);
 /* Computes the layer of the gated op `op` for a step of so many tokens, from the device's pinned part into
- * it. Returns when that is done. */
-void device_helper_run(struct device_helper *h, uint32_t op, uint32_t tokens);
+ * it. map: which experts have slots on the device, which computes them (device_slot_table); NULL: none.
+ * Returns when that is done. */
+void device_helper_run(struct device_helper *h, uint32_t op, uint32_t tokens, const uint32_t *map);
 /* NULL is allowed. */
 void device_helper_close(struct device_helper *h);
 

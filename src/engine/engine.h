@@ -251,6 +251,7 @@ struct engine_device {
     _Atomic uint64_t streamed_bytes;
     _Atomic uint64_t helped_rows;
     _Atomic uint64_t helped_ns;
+    _Atomic uint64_t slot_rows, slot_copies;
     _Atomic uint64_t driver_bytes;
 };
 

@@ -345,7 +345,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     if (s->experts.count > 0) { /* values have a row per token and expert that it uses, and some to align */
         widest = ARITH_MAX(widest, ARITH_MAX((uint64_t)s->experts.ff, s->n_embd));
         rows = rows * s->experts.used + (uint64_t)(ACT_TILE_PAIR - 1) * s->experts.count;
-        if (EXPERTS_WORDS(rows, rows) > UINT32_MAX)
+        if (2 * EXPERTS_WORDS(rows, rows) > UINT32_MAX)
             return error_set(e, STATOR_DOES_NOT_FIT,
                              "memory.batch = %u: with %u experts for each token a step has too many rows",
                              want->batch, s->experts.used);

@@ -418,6 +418,8 @@ struct graph_want {
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
      * afterwards. */
     bool experts_apart;
+    /* Some experts have slots on the device: routes have the words of these behind those of all. */
+    bool experts_near;
     /* The MTP head and the tail of its draft tokens, for guess_sequences sequences. guess_rows: rows of
      * hidden states that a sequence keeps, one more than its draft tokens. 0: no head. */
     uint32_t guess_rows, guess_sequences;

@@ -59,6 +59,10 @@ static void hosted_to_json(const struct plan_spill *x, struct json *j) {
     json_put_u64(j, "bytes", x->hosted);
     json_put_u64(j, "ram_bytes_per_token", x->hosted_ram);
     json_put_u64(j, "bus_bytes_per_token", x->hosted_bus);
+    if (x->slots > 0) {
+        json_put_u64(j, "slots", x->slots);
+        json_put_u64(j, "copied_bytes_per_step_most", x->slot_copies);
+    }
     json_close(j);
 }
 

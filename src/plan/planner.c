@@ -349,6 +349,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_text(p, "on_oom", "spill");
     if (gpu && s->may_help)
         plan_add_text(p, "experts", config_enum_name(CONFIG_MEMORY_EXPERTS, (int)s->config.memory.experts));
+    if (gpu && s->may_help && s->config.memory.expert_slots > 0)
+        plan_add_number(p, "expert_slots", s->config.memory.expert_slots);
     if (s->n_devices > 1) {
         char split[64];
         const bool tensor = s->config.devices.tensor, shares = s->config.devices.n_shares > 0;

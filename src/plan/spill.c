@@ -1,6 +1,7 @@
 #include "plan/spill.h"
 
 #include "base/units.h"
+#include "plan/parts/expert_slots.h"
 #include "plan/parts/expert_stream.h"
 #include "plan/parts/slices.h"
 #include "kernels/kernels.h"
@@ -38,6 +39,7 @@ static uint64_t own_bytes(const struct spilling *x) {
     sum = arith_must_add(sum, slices_rounded(x->facts, x->graph->exchange_bytes));
     if (x->model->stream.tokens > 0)
         sum = arith_must_add(sum, slices_rounded(x->facts, 2 * x->model->stream.half_bytes));
+    sum = arith_must_add(sum, expert_slots_bytes(x->facts, x->model));
     for (uint32_t i = 0; i < x->graph->n_caches; i++)
         sum = arith_must_add(sum, cache_bytes(x, i));
     for (uint32_t i = 0; i < x->graph->weight_slices - x->graph->spilled_slices; i++)
@@ -254,6 +256,14 @@ stator_status spill_choose(struct planning *s, uint32_t index, bool others, uint
     return st;
 }
 
+static void fill_slots(const struct device_model *m, struct plan_spill *out) {
+    uint32_t chosen = 0;
+    for (uint32_t i = 0; i < m->graph->n_ops; i++)
+        chosen += graph_op_opens_experts(&m->graph->ops[i]) ? m->graph->ops[i].experts.used : 0;
+    out->slots = m->cached.n;
+    out->slot_copies = chosen > 0 ? out->hosted_ram / chosen * device_slot_copies(chosen) : 0;
+}
+
 /* What the processors compute, taken off what is spilled. */
 static void fill_hosted(const struct device_model *m, struct plan_spill *out) {
     const struct graph *g = m->graph;
@@ -272,6 +282,8 @@ static void fill_hosted(const struct device_model *m, struct plan_spill *out) {
         else
             out->hosted_bus += (uint64_t)op->experts.used * g->values[op->out].width * sizeof(float);
     }
+    if (m->cached.n > 0)
+        fill_slots(m, out);
     CHECK(out->weights >= out->hosted);
     out->weights -= out->hosted;
 }

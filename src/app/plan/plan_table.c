@@ -242,6 +242,12 @@ static void print_experts(const struct plan *p, FILE *out) {
             "%s there, and %s of activations cross the bus\n",
             p->places[i].name, units_format_size(x->hosted, all), units_format_size(x->hosted_ram, ram),
             units_format_size(x->hosted_bus, bus));
+        if (x->slots > 0)
+            fprintf(out,
+                    "experts of %s: it keeps %u of each layer in slots and computes these; a step copies at "
+                    "most %s of "
+                    "others to slots\n",
+                    p->places[i].name, x->slots, units_format_size(x->slot_copies, bus));
     }
 }
 

@@ -109,7 +109,8 @@ static void add_experts(struct parts *p, uint32_t i, uint32_t normed, uint32_t i
     struct graph_experts x = experts_of(p);
     const uint32_t slots = g->want.batch * x.used;
     uint32_t logits = add_router(p, i, normed);
-    x.routes = value_of_rows(p, i, "ffn_routes", 1, EXPERTS_WORDS(slots, x.rows), GRAPH_F32);
+    x.routes = value_of_rows(p, i, "ffn_routes", 1,
+                             EXPERTS_WORDS(slots, x.rows) * (g->want.experts_near ? 2 : 1), GRAPH_F32);
     struct graph_op *op = graph_add_op(g, GRAPH_ROUTE, i, logits, x.routes);
     op->experts = x;
     if (t->choice_bias != NULL)

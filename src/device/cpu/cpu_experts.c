@@ -11,6 +11,7 @@ struct routes {
     uint32_t *n_items;
     uint32_t *chosen, *place; /* of slots */
     float *weight;
+    uint32_t *apart; /* in place of the weights, of items whose rows are kept apart: their first row there */
     uint32_t *items;
     uint32_t *token; /* of rows */
     float *factor;
@@ -24,6 +25,7 @@ static struct routes routes_of(const struct member *m, const struct graph_expert
                            .chosen = at + EXPERTS_CHOSEN(slots),
                            .place = at + EXPERTS_PLACE(slots),
                            .weight = words + EXPERTS_WEIGHT(slots),
+                           .apart = at + EXPERTS_WEIGHT(slots),
                            .items = at + EXPERTS_ITEMS(slots),
                            .token = at + EXPERTS_TOKEN(slots),
                            .factor = words + EXPERTS_FACTOR(slots, x->rows)};
@@ -55,11 +57,36 @@ static void group_slots(const struct graph_experts *x, const struct routes *r, u
     }
 }
 
-void cpu_experts_group(const struct member *m, const struct graph_op *op, const uint32_t *chosen) {
-    const struct routes r = routes_of(m, &op->experts, op->experts.routes);
-    const uint32_t n_slots = m->h->n_tokens * op->experts.used;
-    memcpy(r.chosen, chosen, n_slots * sizeof *chosen);
-    group_slots(&op->experts, &r, n_slots);
+/* As group_slots, of experts that have no slot elsewhere; and where each item's rows are among those of all.
+ */
+void cpu_experts_group(const struct member *m, const struct graph_op *op, const uint32_t *chosen,
+                       const uint32_t *map) {
+    const struct graph_experts *x = &op->experts;
+    const struct routes r = routes_of(m, x, x->routes);
+    const uint32_t n_slots = m->h->n_tokens * x->used;
+    uint32_t count[EXPERTS_MAX] = {0}, next[EXPERTS_MAX], row = 0, n = 0, before = 0;
+    for (uint32_t s = 0; s < n_slots; s++) {
+        CHECK(chosen[s] < x->experts);
+        count[chosen[s]]++;
+    }
+    for (uint32_t e = 0; e < x->experts; before += count[e++]) {
+        if (count[e] == 0 || (map != NULL && map[e] != EXPERTS_FAR))
+            continue;
+        uint32_t *item = r.items + (size_t)EXPERTS_ITEM * n;
+        r.apart[n++] = before;
+        item[EXPERTS_EXPERT] = e;
+        item[EXPERTS_ROW] = next[e] = row;
+        item[EXPERTS_ROWS] = count[e];
+        row += (uint32_t)arith_round_up(count[e], x->align);
+    }
+    CHECK(row <= x->rows && n <= n_slots);
+    *r.n_items = n;
+    for (uint32_t s = 0; s < n_slots; s++) {
+        const bool mine = map == NULL || map[chosen[s]] == EXPERTS_FAR;
+        r.place[s] = mine ? next[chosen[s]]++ : EXPERTS_FAR;
+        if (mine)
+            r.token[r.place[s]] = s / x->used;
+    }
 }
 
 const uint32_t *cpu_experts_rows(const struct member *m, uint32_t routes, uint32_t used) {
@@ -333,7 +360,8 @@ static void run_all_gated(const struct member *m, const struct graph_op *op, con
     const struct kernels_act a = value_act(m, op->out);
     const uint32_t n_slots = m->h->n_tokens * op->experts.used;
     for (uint32_t s = share_begin(m, n_slots); s < share_end(m, n_slots); s++)
-        quantise_row(m, out, &a, r->place[s], a.f32 + (size_t)r->place[s] * out->width);
+        if (r->place[s] != EXPERTS_FAR)
+            quantise_row(m, out, &a, r->place[s], a.f32 + (size_t)r->place[s] * out->width);
 }
 
 /* Panels of an item's product: its rows' sums to their tokens'. */
@@ -360,7 +388,8 @@ static void add_item(const struct member *m, const struct graph_op *op, const st
     }
 }
 
-/* Of op.work: rows of slots, an expert's one after the other and without a gap between experts. */
+/* Of op.work: rows of slots, an expert's one after the other and without a gap between experts, but for the
+ * rows of experts that another device computes. */
 static void keep_apart(const struct member *m, const struct graph_op *op, const struct routes *r,
                        uint32_t panel, uint32_t n_panels) {
     const struct graph_weight *w = &m->g->weights[op->weight[0]];
@@ -368,9 +397,9 @@ static void keep_apart(const struct member *m, const struct graph_op *op, const 
     const uint32_t column = panel * PANEL_ROWS, width = m->g->values[op->work].width;
     const uint32_t n = ARITH_MIN(w->layout.rows - column, n_panels * PANEL_ROWS);
     float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
-    float *to = value_f32(m, op->work) + column;
     for (uint32_t i = 0; i < *r->n_items; i++) {
         const uint32_t *item = r->items + (size_t)EXPERTS_ITEM * i;
+        float *to = value_f32(m, op->work) + (size_t)r->apart[i] * width + column;
         const float *bias = bias_of(m, op, 0, item[EXPERTS_EXPERT], column);
         for (uint32_t first = 0; first < item[EXPERTS_ROWS]; first += CPU_TILE_TOKENS) {
             const uint32_t here = ARITH_MIN(item[EXPERTS_ROWS] - first, (uint32_t)CPU_TILE_TOKENS);

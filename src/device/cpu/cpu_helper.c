@@ -229,14 +229,15 @@ static void run_member(void *context, uint32_t member, uint32_t n) {
     cpu_experts_run(&m, &ops[1]);
 }
 
-void device_helper_run(struct device_helper *h, uint32_t op, uint32_t tokens) {
+void device_helper_run(struct device_helper *h, uint32_t op, uint32_t tokens, const uint32_t *map) {
     struct cpu_device *d = cpu_of(h);
     h->layer = h->layer_of[op];
     CHECK(h->layer != GRAPH_NONE && tokens > 0 && tokens <= h->graph.want.batch);
     h->step->n_tokens = tokens;
     const struct member m = {.d = d, .g = &h->graph, .h = h->step, .slot = (const uint8_t *)h->step, .n = 1};
     cpu_experts_group(&m, &h->graph.ops[OPS * h->layer],
-                      (const uint32_t *)(const void *)(d->slices[DEVICE_EXCHANGE][0].memory + h->at.chosen));
+                      (const uint32_t *)(const void *)(d->slices[DEVICE_EXCHANGE][0].memory + h->at.chosen),
+                      map);
     team_run(d->team, run_member, h);
 }
 

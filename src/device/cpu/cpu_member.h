@@ -208,8 +208,9 @@ void cpu_experts_route(const struct member *m, const struct graph_op *op);
 const uint32_t *cpu_experts_rows(const struct member *m, uint32_t routes, uint32_t used);
 void cpu_experts_run(const struct member *m, const struct graph_op *op);
 void cpu_experts_heads(const struct member *m, const struct graph_op *op);
-/* Makes the routes of `op` by one member, of the expert that each slot of the step chose; weights are none of
- * its business. */
-void cpu_experts_group(const struct member *m, const struct graph_op *op, const uint32_t *chosen);
+/* Makes the routes of `op`, whose rows are kept apart, by one member, of the expert that each slot of the
+ * step chose. map: only of experts that have EXPERTS_FAR there; NULL: of all. */
+void cpu_experts_group(const struct member *m, const struct graph_op *op, const uint32_t *chosen,
+                       const uint32_t *map);
 
 #endif

@@ -47,6 +47,7 @@ struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, u
     l->op = op;
     l->group = group;
     l->groups = (uint32_t)ARITH_MAX(ARITH_MIN(items, most), (uint64_t)1);
+    l->answered = false;
     l->n_args = l->n_copies = 0;
     launch_put_step(b, l);
     return l;

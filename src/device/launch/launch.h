@@ -7,8 +7,9 @@
  * walk a work list whose length they read from the descriptor.
  *
  * The copy of the descriptor, of landing and outgoing residuals and of results is not in here: GRAPH_LAND and
- * GRAPH_SEND make no launch. Where the model is hosted, experts make none either: the back end asks the
- * helper at their gated op (device_helper.h), and the second op only mixes what it gave. */
+ * GRAPH_SEND make no launch. Where the model is hosted, the back end asks the helper at the gated op of
+ * experts (device_helper.h). The only experts with launches are then those that have slots on the device, and
+ * the second op mixes their rows with those of the helper. */
 #ifndef STATOR_DEVICE_LAUNCH_H
 #define STATOR_DEVICE_LAUNCH_H
 
@@ -26,7 +27,7 @@ struct launch_traits {
 
 enum launch_arg_kind {
     LAUNCH_BUFFER, /* zeKernelSetArgumentValue(8 bytes: address of the arena's slice + offset); of
-                      DEVICE_PINNED and DEVICE_MOVED the pinned part's or the buffers' + offset */
+                      DEVICE_PINNED, DEVICE_MOVED, DEVICE_TABLE: the pinned part's, .. + offset */
     LAUNCH_U32,
     LAUNCH_F32,
     LAUNCH_LOCAL, /* u32 bytes of local memory: zeKernelSetArgumentValue(u32, NULL) */
@@ -67,6 +68,7 @@ struct launch {
     /* A launch with copies is the list's only one that reads its half of the window; halves take turns, so
      * that the next but one has the same. */
     uint32_t half;
+    bool answered; /* it reads what the helper gives */
     uint32_t n_copies;
     struct launch_copy copies[GRAPH_OP_WEIGHTS];
     uint32_t n_args;

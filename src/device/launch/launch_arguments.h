@@ -9,7 +9,7 @@
 #include "kernels/shared/opencl.h"
 
 /* An address; arena LAUNCH_OF_PEER: of what device `slice` of the group has given for the op's exchange. */
-#define LAUNCH_OF_PEER (DEVICE_MOVED + 1)
+#define LAUNCH_OF_PEER (DEVICE_TABLE + 1)
 struct launch_at {
     enum device_arena arena;
     uint32_t slice;
@@ -88,6 +88,8 @@ struct launch_states {
     F(attention, ATTENTION)                                                                                  \
     F(route, ROUTE)                                                                                          \
     F(group_slots, GROUP_SLOTS)                                                                              \
+    F(near, NEAR)                                                                                            \
+    F(take, TAKE)                                                                                            \
     F(mix, MIX) F(matmul, MATMUL) F(heads, HEADS) F(each, EACH) F(experts, EXPERTS)
 
 struct launch_list;

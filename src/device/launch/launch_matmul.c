@@ -84,6 +84,8 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_LATENT_STORE] = {"latent_store", MODULE(latent)},
     [LAUNCH_ROUTE] = {"route", MODULE(experts)},
     [LAUNCH_GROUP_SLOTS] = {"group_slots", MODULE(experts)},
+    [LAUNCH_NEAR] = {"near_slots", MODULE(experts)},
+    [LAUNCH_TAKE] = {"take_expert", MODULE(experts)},
     [LAUNCH_MIX] = {"mix", MODULE(experts)},
     /* clang-format off */
     [LAUNCH_ATTENTION] = OPENCL_ATTENTION_MODULES(OWN_NAME)
@@ -342,7 +344,7 @@ static uint32_t biased_bits(const struct graph_op *o) {
 }
 
 /* A weight from its piece on. */
-static struct launch_weight weight_of(const struct launch_list *b, uint32_t weight, uint32_t piece) {
+struct launch_weight launch_weight_of(const struct launch_list *b, uint32_t weight, uint32_t piece) {
     const struct graph_weight *w = &b->g->weights[weight];
     const struct graph_piece *p = &w->pieces[piece];
     const struct graph_piece *next = piece + 1 < w->n_pieces ? p + 1 : p;
@@ -451,8 +453,8 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
         launch_put_matmul(b, l,
                           &(struct launch_matmul_arguments){
                               .in = launch_source_of(b, o),
-                              .w0 = weight_of(b, o->weight[0], r.piece[0]),
-                              .w1 = weight_of(b, o->weight[two], r.piece[two]),
+                              .w0 = launch_weight_of(b, o->weight[0], r.piece[0]),
+                              .w1 = launch_weight_of(b, o->weight[two], r.piece[two]),
                               .rows = layout->rows,
                               .unit = s.unit,
                               .first_unit = r.first_unit,
@@ -555,9 +557,9 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * tiles_of(b, o, &w, 1));
         struct launch_heads_arguments args = {
             .in = launch_source_of(b, o),
-            .w0 = weight_of(b, o->weight[0], r.piece[0]),
-            .w1 = weight_of(b, of_k, r.piece[1]),
-            .w2 = weight_of(b, of_v, r.piece[2]),
+            .w0 = launch_weight_of(b, o->weight[0], r.piece[0]),
+            .w1 = launch_weight_of(b, of_k, r.piece[1]),
+            .w2 = launch_weight_of(b, of_v, r.piece[2]),
             .heads = s.heads,
             .first_unit = r.first_unit,
             .units = r.units,
@@ -655,41 +657,6 @@ stator_status launch_route(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
-/* Where the helper puts the rows of slots: the kernel reads each once, over the bus. */
-static struct launch_at hosted_rows(const struct device_model *m) {
-    const struct device_facts gpu = {.host_memory = false};
-    struct device_pinned pinned;
-    struct device_hosted hosted;
-    device_pinned_lay_out(&gpu, m, &pinned);
-    device_hosted_lay_out(m, pinned.hosted, &hosted);
-    return (struct launch_at){DEVICE_PINNED, 0, hosted.out};
-}
-
-static void mix_launch(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op];
-    const struct graph_experts *x = &o->experts;
-    const uint32_t width = b->g->values[o->out].width;
-    const uint32_t shared = x->shared, gate = x->gate;
-    struct launch *l =
-        launch_add(b, LAUNCH_MIX, op, OPENCL_GROUP, (uint64_t)b->rows * arith_ceil_div(width, OPENCL_GROUP));
-    launch_put_mix(b, l,
-                   &(struct launch_mix_arguments){
-                       .routes = launch_floats(b, x->routes),
-                       .used = x->used,
-                       .slots = (uint64_t)b->g->want.batch * x->used,
-                       .y = b->m->hosted ? hosted_rows(b->m) : launch_floats(b, o->work),
-                       .x = launch_floats(b, o->out),
-                       .width = width,
-                       .shared = launch_floats(b, shared != GRAPH_NONE ? shared : o->out),
-                       .has_shared = shared != GRAPH_NONE,
-                       .gate = launch_floats(b, gate != GRAPH_NONE ? gate : o->out),
-                       .gate_width = gate != GRAPH_NONE ? b->g->values[gate].width : 0,
-                       .gate_column = x->experts,
-                       .has_gate = gate != GRAPH_NONE,
-                       .stores = o->epilogue == GRAPH_STORE,
-                   });
-}
-
 /* Experts from `expert` to *end that a launch takes: whose matrices lie, for each weight, in at most two
  * pieces one after the other; or where experts are copied, each weight's in one piece, and those that are
  * spilled of so few experts that half of the window holds them. bytes: of an expert's spilled matrices; 0:
@@ -740,7 +707,7 @@ uint32_t launch_streamed(const struct device_model *m) {
 /* The weight as a launch of the run finds it: where it lies, or in the window from *at on. */
 static struct launch_weight run_weight(struct launch_list *b, struct launch *l, const struct graph_op *o,
                                        uint32_t i, const struct experts_run *r, uint64_t *at) {
-    struct launch_weight to = weight_of(b, o->weight[i], r->piece[i]);
+    struct launch_weight to = launch_weight_of(b, o->weight[i], r->piece[i]);
     const struct graph_weight *w = &b->g->weights[o->weight[i]];
     if (!r->copied[i])
         return to;
@@ -796,7 +763,7 @@ stator_status launch_each(struct launch_list *b, uint32_t op) {
                             .in = launch_source_of(b, o),
                             .in_width = b->g->values[o->in].width,
                             .in_stride = o->heads.in_stride,
-                            .w0 = weight_of(b, o->weight[0], r.piece[0]),
+                            .w0 = launch_weight_of(b, o->weight[0], r.piece[0]),
                             .rows = layout->rows,
                             .unit = unit,
                             .split = w.split,
@@ -818,11 +785,15 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_experts *x = &o->experts;
     const bool opens = graph_op_opens_experts(o), gated = graph_op_gated(o);
-    if (b->m->hosted) { /* the back end asks the helper */
+    const bool near = b->m->cached.n > 0; /* only the experts in slots */
+    if (b->m->hosted && !near) {          /* the back end asks the helper */
         if (!opens)
-            mix_launch(b, op);
+            launch_mix(b, op);
         return STATOR_OK;
     }
+    const struct launch_near slots = near ? launch_near_of(b, op) : (struct launch_near){0};
+    if (near && opens)
+        launch_find_near(b, op);
     const uint32_t to = opens ? o->out : o->work;
     if (to == GRAPH_NONE || x->align != 1)
         return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",
@@ -842,14 +813,18 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct device_stream *stream = &b->m->stream;
     const uint64_t half =
         stream->tokens > 0 && b->rows >= stream->tokens && !b->reads_spilled ? stream->half_bytes : 0;
-    for (struct experts_run r = {0}; r.first < x->experts; r.first = r.end) {
-        if (!find_experts(b->g, o, half, &r))
+    for (struct experts_run r = {0}; r.first < (near ? slots.slots : x->experts); r.first = r.end) {
+        if (near)
+            r.end = slots.slots;
+        else if (!find_experts(b->g, o, half, &r))
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, experts_items(b, x) * units);
         l->half = b->streamed % 2;
         uint64_t at = l->half * half;
-        const struct launch_weight w0 = run_weight(b, l, o, 0, &r, &at);
-        const struct launch_weight w1 = gated ? run_weight(b, l, o, 1, &r, &at) : w0;
+        const struct launch_weight w0 = near ? slots.weight[0] : run_weight(b, l, o, 0, &r, &at);
+        const struct launch_weight w1 = !gated ? w0
+                                        : near ? slots.weight[1]
+                                               : run_weight(b, l, o, 1, &r, &at);
         b->streamed += l->n_copies > 0;
         launch_put_experts(
             b, l,
@@ -862,16 +837,16 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .split = w.split,
                 .gated = gated ? (uint32_t)o->epilogue : 0, /* OPENCL_SWIGLU, OPENCL_GEGLU */
                 .gather = opens,                            /* rows of `in` are tokens */
-                .routes = launch_floats(b, x->routes),
+                .routes = near ? slots.routes : launch_floats(b, x->routes),
                 .slots = (uint64_t)b->g->want.batch * x->used,
                 .first = r.first,
                 .end = r.end,
                 .out = launch_forms_of(b, to, gated ? forms_wanted(out) : GRAPH_F32),
-                .bias0 = launch_plain_weight(b, o->bias[0]),
-                .bias1 = launch_plain_weight(b, o->bias[1]),
+                .bias0 = near ? slots.bias[0] : launch_plain_weight(b, o->bias[0]),
+                .bias1 = near ? slots.bias[1] : launch_plain_weight(b, o->bias[1]),
                 .biased = biased_bits(o),
-                .factor0 = launch_plain_weight(b, o->factor[0]),
-                .factor1 = launch_plain_weight(b, o->factor[1]),
+                .factor0 = near ? slots.factor[0] : launch_plain_weight(b, o->factor[0]),
+                .factor1 = near ? slots.factor[1] : launch_plain_weight(b, o->factor[1]),
                 .clamped = x->clamped,
                 .alpha = x->alpha,
                 .limit = x->limit,
@@ -882,7 +857,9 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     }
     if (o->epilogue == GRAPH_RELU2)
         launch_relu2(b, op, x->used);
+    if (near && !opens)
+        launch_take(b, op);
     if (!opens)
-        mix_launch(b, op);
+        launch_mix(b, op);
     return STATOR_OK;
 }

@@ -52,6 +52,8 @@ enum {
     LAUNCH_LATENT_STORE = LAUNCH_TILES + 12,
     LAUNCH_ROUTE,
     LAUNCH_GROUP_SLOTS,
+    LAUNCH_NEAR,
+    LAUNCH_TAKE,
     LAUNCH_MIX,
     LAUNCH_EACH, /* products of a matrix per head */
     LAUNCH_EACH_END = LAUNCH_EACH + LAUNCH_EACH_MODULES,
@@ -131,6 +133,23 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);
 /* HEADS. */
 stator_status launch_each(struct launch_list *b, uint32_t op);
+/* A weight from its piece on. */
+struct launch_weight launch_weight_of(const struct launch_list *b, uint32_t weight, uint32_t piece);
+
+/* launch_slots.c: with cached experts, where an op finds them: by slots in place of experts. */
+struct launch_near {
+    struct launch_at routes;
+    uint32_t slots;
+    struct launch_weight weight[GRAPH_OP_WEIGHTS];
+    struct launch_at bias[GRAPH_OP_WEIGHTS], factor[GRAPH_OP_WEIGHTS];
+};
+struct launch_near launch_near_of(const struct launch_list *b, uint32_t op);
+/* At a layer's first product: which of its experts have slots. At its last: experts go to slots. */
+void launch_find_near(struct launch_list *b, uint32_t op);
+void launch_take(struct launch_list *b, uint32_t op);
+/* At the last product: the sum of a token's experts. */
+void launch_mix(struct launch_list *b, uint32_t op);
+
 /* ROUTE and EXPERTS. */
 stator_status launch_route(struct launch_list *b, uint32_t op);
 stator_status launch_experts(struct launch_list *b, uint32_t op);

@@ -11,6 +11,7 @@ void lz_helped_lay_out(struct lz_helped *h, struct carve *c, const struct device
     for (uint32_t i = 0; i < g->n_ops && m->hosted; i++)
         n += graph_op_opens_experts(&g->ops[i]);
     h->ops = carve_take(c, n, sizeof *h->ops);
+    expert_cache_lay_out(&h->cache, c, m);
     for (uint32_t i = 0; i < g->n_ops && h->ops != NULL && n > 0; i++)
         if (graph_op_opens_experts(&g->ops[i]))
             h->ops[h->n_ops++] = i;
@@ -105,7 +106,7 @@ static stator_status ask(struct lz_device *d, struct lz_list *list, uint32_t op,
     return st == STATOR_OK ? barrier(d, list, d->helped.asked, NULL, e) : st;
 }
 
-static stator_status take_answer(struct lz_device *d, struct lz_list *list, stator_error *e) {
+stator_status lz_helped_record_answer(struct lz_device *d, struct lz_list *list, stator_error *e) {
     stator_status st = barrier(d, list, NULL, d->helped.answered, e);
     if (st != STATOR_OK)
         return st;
@@ -117,9 +118,21 @@ static stator_status take_answer(struct lz_device *d, struct lz_list *list, stat
 stator_status lz_helped_record(struct lz_device *d, struct lz_list *list, uint32_t op, uint32_t rows,
                                stator_error *e) {
     const struct graph_op *o = &d->model->graph->ops[op];
-    if (!d->model->hosted || o->kind != GRAPH_EXPERTS)
-        return STATOR_OK;
-    return graph_op_opens_experts(o) ? ask(d, list, op, rows, e) : take_answer(d, list, e);
+    return d->model->hosted && graph_op_opens_experts(o) ? ask(d, list, op, rows, e) : STATOR_OK;
+}
+
+static uint32_t *table_of(const struct lz_device *d, uint32_t slot) {
+    return (uint32_t *)(void *)((uint8_t *)d->setup.pinned + d->pinned.table[slot]);
+}
+
+/* The table of a step with these layers. */
+static void plan_slots(struct lz_device *d, const struct lz_list *list, uint32_t slot) {
+    struct lz_helped *h = &d->helped;
+    uint32_t read = 0;
+    for (uint32_t i = 0; i < list->n_asks; i++)
+        read += d->model->graph->ops[h->ops[list->first_ask + i]].experts.used;
+    d->counters.slot_copies += expert_cache_plan(&h->cache, list->first_ask, list->n_asks,
+                                                 device_slot_copies(read), table_of(d, slot));
 }
 
 void lz_helped_submit(struct lz_device *d, const struct lz_list *list, uint32_t slot, uint32_t tokens) {
@@ -129,6 +142,8 @@ void lz_helped_submit(struct lz_device *d, const struct lz_list *list, uint32_t 
     CHECK(h->n_steps < 2 && list->first_ask + list->n_asks <= h->n_ops);
     h->steps[h->n_steps++] = (struct lz_helped_step){
         .slot = slot, .tokens = tokens, .at = list->first_ask, .end = list->first_ask + list->n_asks};
+    if (d->model->cached.n > 0)
+        plan_slots(d, list, slot);
 }
 
 static bool asks(const struct lz_helped *h, uint32_t slot) {
@@ -162,6 +177,21 @@ static stator_status answer(struct lz_device *d, stator_error *e) {
     return STATOR_OK;
 }
 
+static void serve_layer(struct lz_device *d, const struct lz_helped_step *s) {
+    struct lz_helped *h = &d->helped;
+    const uint32_t op = h->ops[s->at], rows = s->tokens * d->model->graph->ops[op].experts.used;
+    const bool slots = d->model->cached.n > 0;
+    const uint32_t *map = slots ? table_of(d, s->slot) + (size_t)s->at * h->cache.table.stride : NULL;
+    const void *chosen = (const uint8_t *)d->setup.pinned + h->places.chosen;
+    const uint32_t hits = slots ? expert_cache_saw(&h->cache, s->at, chosen, rows, map) : 0;
+    const uint64_t began = clock_ns();
+    if (hits < rows)
+        device_helper_run(d->setup.helper, op, s->tokens, map);
+    d->counters.helped_ns += clock_ns() - began;
+    d->counters.helped_rows += rows - hits;
+    d->counters.slot_rows += hits;
+}
+
 stator_status lz_helped_serve(struct lz_device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
                               stator_error *e) {
     struct lz_helped *h = &d->helped;
@@ -172,10 +202,7 @@ stator_status lz_helped_serve(struct lz_device *d, uint32_t slot, uint64_t timeo
         if (st != STATOR_OK || !asked)
             break;
         const struct lz_helped_step *s = &h->steps[0];
-        const uint64_t began = clock_ns();
-        device_helper_run(d->setup.helper, h->ops[s->at], s->tokens);
-        d->counters.helped_ns += clock_ns() - began;
-        d->counters.helped_rows += (uint64_t)s->tokens * d->model->graph->ops[h->ops[s->at]].experts.used;
+        serve_layer(d, s);
         st = answer(d, e);
     }
     *ended = !asks(h, slot);

@@ -3,6 +3,7 @@
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_PARTS_H
 
 #include "device/device.h"
+#include "device/expert_cache.h"
 #include "device/launch/launch.h"
 #include "device/level_zero/lz_queue.h"
 
@@ -69,6 +70,7 @@ struct lz_helped {
     uint32_t n_ops;
     struct lz_helped_step steps[2]; /* submitted, in their order */
     uint32_t n_steps;
+    struct expert_cache cache; /* with model->cached */
 };
 
 /* Of a tensor split, in its first device: event[half][from][to]. Rows of logits have events of their own. */

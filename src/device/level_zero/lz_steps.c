@@ -188,11 +188,14 @@ static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel
     case LAUNCH_BUFFER: {
         const struct device_moves *m = &r->d->model->moves;
         const struct lz_slice pinned = {.memory = r->d->setup.pinned, .bytes = r->d->pinned.bytes};
+        const struct lz_slice table = {.memory = pinned.memory + r->d->pinned.table[r->slot],
+                                       .bytes = pinned.bytes - r->d->pinned.table[r->slot]};
         const struct lz_slice moved = {.memory = r->d->setup.moved,
                                        .bytes = device_moves_at(m, device_moves_n(m))};
-        const struct lz_slice *s = a->buffer.arena == DEVICE_PINNED ? &pinned
-                                   : a->buffer.arena == DEVICE_MOVED
-                                       ? &moved
+        const struct lz_slice *s = a->buffer.arena == DEVICE_PINNED  ? &pinned
+                                   : a->buffer.arena == DEVICE_MOVED ? &moved
+                                   : a->buffer.arena == DEVICE_TABLE
+                                       ? &table
                                        : &r->d->slices[a->buffer.arena][a->buffer.slice];
         CHECK(s->memory != NULL && a->buffer.offset < s->bytes);
         pointer = s->memory + a->buffer.offset;
@@ -362,6 +365,8 @@ static stator_status build(struct recording *r, enum launch_part part, uint32_t 
 /* With the copies that it wants, and what comes behind after it. */
 static stator_status append_after(struct recording *r, struct lz_streaming *copies, const struct launch *l) {
     stator_status st = l->n_copies > 0 ? lz_stream_before(copies, l, r->e) : STATOR_OK;
+    if (st == STATOR_OK && l->answered)
+        st = lz_helped_record_answer(r->d, r->list, r->e);
     if (st == STATOR_OK)
         st = append_launch(r, l);
     if (st != STATOR_OK)

@@ -282,6 +282,8 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     if (d->helper_bytes > 0) {
         json_put_u64(j, "helped_rows", atomic_load(&d->helped_rows));
         json_put_u64(j, "helped_ns", atomic_load(&d->helped_ns));
+        json_put_u64(j, "slot_rows", atomic_load(&d->slot_rows));
+        json_put_u64(j, "slot_copies", atomic_load(&d->slot_copies));
     }
     json_put_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
     json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));

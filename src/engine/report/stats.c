@@ -47,6 +47,8 @@ static void add_helped(const struct stator *s, stator_stats *all) {
     for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         all->helped_rows += atomic_load(&s->devices[i].helped_rows);
         all->helped_ns += atomic_load(&s->devices[i].helped_ns);
+        all->slot_rows += atomic_load(&s->devices[i].slot_rows);
+        all->slot_copies += atomic_load(&s->devices[i].slot_copies);
     }
 }
 

@@ -81,6 +81,8 @@ static void publish_counters(struct stator *s) {
         atomic_store(&d->streamed_bytes, c.streamed_bytes);
         atomic_store(&d->helped_rows, c.helped_rows);
         atomic_store(&d->helped_ns, c.helped_ns);
+        atomic_store(&d->slot_rows, c.slot_rows);
+        atomic_store(&d->slot_copies, c.slot_copies);
     }
 }
 

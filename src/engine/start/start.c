@@ -114,7 +114,7 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
     for (int i = 0; i < DEVICE_ARENAS; i++) {
         struct plan_arena *a =
             plan_arena_find(&s->planning.plan.places[device], device_arena_name((enum device_arena)i));
-        CHECK(a != NULL || i == DEVICE_WINDOW);
+        CHECK(a != NULL || i == DEVICE_WINDOW || i == DEVICE_SLOTS);
         for (uint32_t k = 0; a != NULL && k < a->n_slices; k++) {
             stator_status st = d->vtable->slice_create(d, (enum device_arena)i, k, a->slices[k], e);
             if (st == STATOR_DOES_NOT_FIT && !s->planning.devices[device].facts.host_memory)

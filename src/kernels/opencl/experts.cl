@@ -186,8 +186,64 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void group_slot
     }
 }
 
+/* One group: the routes of experts that have a slot on the device, in `near`: items name the slot in place of the
+ * expert, the words of CHOSEN are the slot, or EXPERTS_FAR. Rows are those of all experts. map: of each expert.
+ * Local: a word per item of the group. */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void near_slots(CL_ARGUMENTS(NEAR)) {
+    uint me = get_local_id(0), n = CL_STEP(step)->n_tokens * used, items = routes[0], found = 0;
+    if (get_group_id(0) > 0)
+        return;
+    for (uint s = me; s < n; s += OPENCL_GROUP) {
+        near[EXPERTS_CHOSEN(slots) + s] = map[routes[EXPERTS_CHOSEN(slots) + s]];
+        near[EXPERTS_TOKEN(slots) + s] = routes[EXPERTS_TOKEN(slots) + s];
+    }
+    for (uint first = 0; first < items; first += OPENCL_GROUP) {
+        uint here = min(items - first, (uint)OPENCL_GROUP), before = 0, all = 0;
+        global const uint *item = routes + EXPERTS_ITEMS(slots) + EXPERTS_ITEM * (first + min(me, here - 1));
+        uint slot = me < here ? map[item[EXPERTS_EXPERT]] : EXPERTS_FAR;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        some[me] = slot != EXPERTS_FAR;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = 0; i < here; i++) {
+            before += i < me ? some[i] : 0;
+            all += some[i];
+        }
+        if (slot != EXPERTS_FAR) {
+            global uint *to = near + EXPERTS_ITEMS(slots) + EXPERTS_ITEM * (found + before);
+            to[EXPERTS_EXPERT] = slot;
+            to[EXPERTS_ROW] = item[EXPERTS_ROW];
+            to[EXPERTS_ROWS] = item[EXPERTS_ROWS];
+        }
+        found += all;
+    }
+    if (me == 0)
+        near[0] = found;
+}
+
+/* Copies what experts have of a weight, its bias and its factor, to their slots. list: how many, then an expert and
+ * a slot of each. Only experts first .. end are in w. */
+kernel void take_expert(CL_ARGUMENTS(TAKE)) {
+    uint bytes = panels * panel_bytes, n = list[0];
+    (void)step, (void)w_type, (void)w_file;
+    for (uint c = 0; c < n; c++) {
+        uint expert = list[1 + 2 * c], slot = list[2 + 2 * c], panel = expert * panels;
+        if (expert < first || expert >= end)
+            continue;
+        global const uchar *from =
+            panel < w_cut ? w_a + (panel - w_first) * panel_bytes : w_b + (panel - w_cut) * panel_bytes;
+        global const uint4 *words = (global const uint4 *)from;
+        global uint4 *to = (global uint4 *)(slots + slot * bytes);
+        for (uint i = get_global_id(0); i < bytes / 16; i += get_global_size(0))
+            to[i] = words[i];
+        for (uint i = get_global_id(0); i < bias_words; i += get_global_size(0))
+            slot_bias[slot * bias_words + i] = bias[expert * bias_words + i];
+        if (has_factor && get_global_id(0) == 0)
+            slot_factor[slot] = factor[expert];
+    }
+}
+
 /* x[token] += (stores: =) the rows of its slots, times their weights, in order; then the shared row, times
- * its gate. */
+ * its gate. Rows are those of y; has_near: of experts with a slot on the device they are those of `own`. */
 kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void mix(CL_ARGUMENTS(MIX)) {
     uint parts = cl_ceil_div(width, OPENCL_GROUP), items = CL_STEP(step)->n_tokens * parts;
     for (uint item = get_group_id(0); item < items; item += get_num_groups(0)) {
@@ -195,9 +251,11 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void mix(CL_ARG
         if (i >= width)
             continue;
         float sum = 0.0f;
-        for (uint s = t * used; s < (t + 1) * used; s++)
-            sum = fma(y[routes[EXPERTS_PLACE(slots) + s] * width + i],
+        for (uint s = t * used; s < (t + 1) * used; s++) {
+            global const float *row = has_near && near[EXPERTS_CHOSEN(slots) + s] != EXPERTS_FAR ? own : y;
+            sum = fma(row[routes[EXPERTS_PLACE(slots) + s] * width + i],
                       NUM_FLOAT(routes[EXPERTS_WEIGHT(slots) + s]), sum);
+        }
         if (has_shared) {
             float by = has_gate ? num_sigmoid(gate[t * gate_width + gate_column]) : 1.0f;
             sum = fma(shared[t * width + i], by, sum);

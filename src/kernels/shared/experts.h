@@ -28,6 +28,9 @@
 #define EXPERTS_FACTOR(slots, rows) (EXPERTS_TOKEN(slots) + (rows)) /* of a row, its slot's weight */
 #define EXPERTS_WORDS(slots, rows)  (EXPERTS_TOKEN(slots) + 2 * (rows))
 
+/* Of an expert that has no slot on the device. */
+#define EXPERTS_FAR 0xFFFFFFFFu
+
 /* How weights come of logits. */
 #define EXPERTS_SIGMOID 1u /* each its sigmoid; else softmax */
 #define EXPERTS_NORM    2u /* divided by the sum of those chosen; a softmax is then one over those chosen */

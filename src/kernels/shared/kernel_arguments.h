@@ -249,7 +249,27 @@
     X(U32, width)                                                                                            \
     X(BUFFER, const float, shared)                                                                           \
     X(U32, has_shared)                                                                                       \
-    X(BUFFER, const float, gate) X(U32, gate_width) X(U32, gate_column) X(U32, has_gate) X(U32, stores)
+    X(BUFFER, const float, gate)                                                                             \
+    X(U32, gate_width)                                                                                       \
+    X(U32, gate_column)                                                                                      \
+    X(U32, has_gate) X(U32, stores) X(BUFFER, const float, own) X(BUFFER, const uint, near) X(U32, has_near)
+
+#define KERNEL_ARGUMENTS_NEAR(X)                                                                             \
+    X(BUFFER, const uint, routes)                                                                            \
+    X(BUFFER, uint, near) X(BUFFER, const uint, map) X(U32, used) X(U32, slots) X(LOCAL, uint, some)
+
+#define KERNEL_ARGUMENTS_TAKE(X)                                                                             \
+    X(BUFFER, const uint, list)                                                                              \
+    X(WEIGHT, w)                                                                                             \
+    X(U32, panels)                                                                                           \
+    X(U32, panel_bytes)                                                                                      \
+    X(U32, first)                                                                                            \
+    X(U32, end)                                                                                              \
+    X(BUFFER, uchar, slots)                                                                                  \
+    X(BUFFER, const float, bias)                                                                             \
+    X(BUFFER, float, slot_bias)                                                                              \
+    X(U32, bias_words)                                                                                       \
+    X(BUFFER, const float, factor) X(BUFFER, float, slot_factor) X(U32, has_factor)
 
 #define KERNEL_ARGUMENTS_MATMUL(X)                                                                           \
     X(SOURCE, in)                                                                                            \

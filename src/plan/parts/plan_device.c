@@ -2,6 +2,7 @@
 
 #include "arch/arch.h"
 #include "graph/share.h"
+#include "plan/parts/expert_slots.h"
 #include "plan/parts/layer_split.h"
 #include "plan/parts/slices.h"
 #include "plan/spill.h"
@@ -243,7 +244,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .tiled = f->host_memory,
         .pictures =
             s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
-        .experts_apart = !f->host_memory && !hosted};
+        .experts_apart = !f->host_memory && (!hosted || s->config.memory.expert_slots > 0),
+        .experts_near = hosted && s->config.memory.expert_slots > 0};
     if (s->vision.tower != NULL && second == NULL) {
         stator_status whole = check_whole_pictures(s, want, f, e);
         if (whole != STATOR_OK)
@@ -273,6 +275,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     st = graph_place(g, slice_limit(want, f), steps, second != NULL ? second->place_work : s->place_work,
                      second != NULL ? second->place_work_bytes : s->place_work_bytes, slices, e);
     m->hosted = st == STATOR_OK && hosted && spill_host_experts(g);
+    if (st == STATOR_OK && m->hosted)
+        st = expert_slots_plan(s, index, slice_limit(want, f), e);
     if (st == STATOR_OK && (want->spill || m->hosted) && !f->host_memory)
         st = spill_choose(s, index, want->spill, slice_limit(want, f), slices, e);
     if (st == STATOR_DOES_NOT_FIT)
@@ -312,6 +316,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         plan_add_arena(place, "window", slices_rounded(f, window), window);
         plan_add_block(p, "spilled experts, two halves", 27, 0, 0, window, 0, 0);
     }
+    expert_slots_add(f, m, place, p);
     if (!f->host_memory && planning_owner(s, index) == index) { /* there is one reserve of a GPU */
         plan_add_arena(place, "driver", s->config.memory.driver_reserve, s->config.memory.driver_reserve);
         plan_add_block(p, "reserved for the driver", 23, 0, 0, s->config.memory.driver_reserve, 0, 0);
@@ -319,14 +324,19 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     return STATOR_OK;
 }
 
-/* Bytes of each layer's weights, and of what is before and after the layers. hosted: without experts. */
-static void sum_weights(const struct graph *g, bool hosted, uint64_t *layers, uint64_t *head,
+/* Bytes of each layer's weights, and of what is before and after the layers. hosted: of experts as many as
+ * have slots. */
+static void sum_weights(const struct graph *g, bool hosted, uint64_t slots, uint64_t *layers, uint64_t *head,
                         uint64_t *tail) {
     *head = *tail = 0;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct graph_op *op = &g->ops[i];
-        if (hosted && op->kind == GRAPH_EXPERTS)
+        if (hosted && op->kind == GRAPH_EXPERTS) {
+            for (uint32_t k = 0; k < op->n_weights; k++)
+                layers[op->layer] += g->weights[op->weight[k]].bytes / op->experts.experts *
+                                     ARITH_MIN(slots, (uint64_t)op->experts.experts);
             continue;
+        }
         uint64_t *sum = op->layer != GRAPH_NONE ? &layers[op->layer] : i < g->tail ? head : tail;
         for (uint32_t k = 0; k < op->n_weights; k++) {
             *sum += g->weights[op->weight[k]].bytes;
@@ -346,18 +356,19 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
     struct graph *g = &s->devices[0].graph;
     struct device_model m = {.graph = g};
     uint64_t step_bytes = 0;
-    struct graph_want gw = {.batch = want->batch,
-                            .logits_rows = want->logits_rows,
-                            .end_layer = 1,
-                            .kv_type_k = want->kv_type_k,
-                            .kv_type_v = want->kv_type_v,
-                            .guess_rows = guess_rows(want),
-                            .guess_sequences = want->sequences,
-                            .cells =
-                                device_cells(f, want->context, want->sequences, want->guesses, want->batch),
-                            .counted = !f->host_memory,
-                            .tiled = f->host_memory,
-                            .experts_apart = !f->host_memory && !want->hosted};
+    struct graph_want gw = {
+        .batch = want->batch,
+        .logits_rows = want->logits_rows,
+        .end_layer = 1,
+        .kv_type_k = want->kv_type_k,
+        .kv_type_v = want->kv_type_v,
+        .guess_rows = guess_rows(want),
+        .guess_sequences = want->sequences,
+        .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
+        .counted = !f->host_memory,
+        .tiled = f->host_memory,
+        .experts_apart = !f->host_memory && (!want->hosted || s->config.memory.expert_slots > 0),
+        .experts_near = !f->host_memory && want->hosted && s->config.memory.expert_slots > 0};
     uint64_t slices[GRAPH_MAX_SLICES];
     stator_status st = arch_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
@@ -435,7 +446,8 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
     st = lay_out_caches(want, &s->devices[0].facts, &m, missing, e);
     if (st != STATOR_OK)
         return st;
-    sum_weights(&s->devices[0].graph, want->hosted, layers, &devices[0].held, &devices[n - 1].output);
+    sum_weights(&s->devices[0].graph, want->hosted, s->config.memory.expert_slots, layers, &devices[0].held,
+                &devices[n - 1].output);
     for (uint32_t i = 0; i < m.graph->n_cached; i++) {
         const struct graph_cached *l = &m.graph->cached[i];
         layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;

@@ -80,6 +80,24 @@ test_host() {
     said 'memory.experts = "host": this model has no experts'
 }
 
+# memory.expert_slots: their arena is as large as their part of the experts, and the plan says so.
+test_slots() {
+    need_shared oracles/models/qwen3moe.gguf
+    local model="$shared/oracles/models/qwen3moe.gguf" n bytes all
+    local plan=("$stator" plan "$model" --device g=1GiB --set memory.experts=host)
+    all=$("$stator" inspect "$model" | awk '/qwen3moe.expert_count/ { print $NF }')
+    for n in 1 $all; do
+        expect 0 "${plan[@]}" --set memory.expert_slots=$n --json
+        bytes+=($(tr -d '\n' <"$tmp/out" | grep -oE '"name": "slots"[^}]*' | grep -oE '"bytes": *[0-9]+' | grep -oE '[0-9]+' | head -n 1))
+        printed "\"slots\": $n" && printed '"copied_bytes_per_step_most": [1-9]' && printed "\"expert_slots\": \"*$n"
+    done
+    [ "${bytes[1]:-0}" -gt $((all / 2 * bytes[0])) ] && [ "${bytes[1]}" -le $((all * bytes[0])) ] || fail "slots of ${bytes[*]} bytes"
+    expect 0 "${plan[@]}" --set memory.expert_slots=1000
+    printed "^experts of g: it keeps $all of each layer in slots and computes these; a step copies at most [0-9.]+ KiB of others to slots$"
+    expect 2 "$stator" plan "$model" --device g=1GiB --set memory.expert_slots=1
+    said 'memory.expert_slots .*is for experts that the processors compute: set memory.experts'
+}
+
 # A server on a GPU whose experts the processors compute tells their rows: 3 tokens and the last of 2 others, each with its experts in
 # each layer.
 test_helped_rows_in_the_metrics() {
@@ -98,6 +116,24 @@ test_helped_rows_in_the_metrics() {
     grep -q '^stator_helped_seconds_total 0\.*[0-9]*[1-9]' "$tmp/answer" || fail "no time: $(grep '^stator_helped' "$tmp/answer")"
     kill -TERM $pid
     ends 0
+}
+
+# With slots, hits and misses are together as many rows, and --report has them.
+test_hits_in_the_report() {
+    need_shared oracles/models/qwen3moe.gguf
+    need_driver
+    local model=$shared/oracles/models/qwen3moe.gguf rows
+    local run=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small" "$stator" run "$model" --tokens '1 2 3' -n 12 --seed 1)
+    expect 0 "$stator" run "$model" --tokens '1 2 3' -n 12 --seed 1 --set devices.use=cpu:0 --set memory.context=64
+    cp "$tmp/out" "$tmp/expected"
+    expect 0 "${run[@]}" --set 'devices.use="level_zero:0"' --set memory.experts=host --set memory.expert_slots=3 \
+        --set memory.context=64 --set memory.batch=16 --report "$tmp/report.json"
+    cmp -s "$tmp/out" "$tmp/expected" || fail "other tokens: $(cat "$tmp/out")"
+    rows=$(awk -F '[:,]' '/"helped_rows"|"slot_rows"/ { n += $2 } END { print n }' "$tmp/report.json")
+    [ "${rows:-0}" -gt 0 ] && [ $((rows % $("$stator" inspect "$model" | awk '/qwen3moe.block_count/ { n = $NF } /qwen3moe.expert_used_count/ { used = $NF } END { print n * used }'))) = 0 ] ||
+        fail "$rows rows"
+    grep -q '"slot_rows": *[1-9]' "$tmp/report.json" && grep -q '"slot_copies": *[1-9]' "$tmp/report.json" ||
+        fail "no hits: $(grep slot_ "$tmp/report.json")"
 }
 
 run_tests

@@ -14,13 +14,15 @@
 
 static const char *model = "configs/demo.gguf";
 static uint32_t n_prompt = 10;
+static const char *slots = "memory.expert_slots=0";
 
 static stator *start(const char *use, const char *more) {
     char devices[96];
     snprintf(devices, sizeof devices, "devices.use=\"%s\"", use);
-    const char *sets[] = {devices,         "memory.context=128",         "memory.batch=8",
-                          "cpu.threads=2", "memory.driver_reserve=1MiB", more};
-    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 6};
+    const char *sets[] = {
+        devices, "memory.context=128", "memory.batch=8", "cpu.threads=2", "memory.driver_reserve=1MiB", more,
+        slots};
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 7};
     stator *s = NULL;
     stator_error e;
     stator_status st = stator_open(&o, &s, &e);
@@ -105,6 +107,11 @@ static void helped(void) {
     quiet("level_zero:0, level_zero:1", "memory.experts=host", true);
 }
 
+static void cached(void) {
+    slots = "memory.expert_slots=2";
+    helped();
+}
+
 /* Blocks move to files, and in the second run from them. */
 static void kept(void) {
     n_prompt = 36;
@@ -129,6 +136,7 @@ static void test_nothing_of_ours(void **state) {
     assert_true(gguf_writer_finish(&w));
     model = gguf_writer_memory_path(&w, path);
     zesim_run("devices=2," SMALL, helped);
+    zesim_run("devices=2," SMALL, cached);
     gguf_writer_free(&w);
 }
 

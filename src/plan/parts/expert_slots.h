@@ -1,0 +1,15 @@
+/* The slots of a GPU for experts that the processors compute otherwise (memory.expert_slots): the device's
+ * arena "slots". */
+#ifndef STATOR_PLAN_EXPERT_SLOTS_H
+#define STATOR_PLAN_EXPERT_SLOTS_H
+
+#include "plan/planning.h"
+
+/* Fills model.cached of the device, whose model is hosted. STATOR_DOES_NOT_FIT: slots in too many slices. */
+stator_status expert_slots_plan(struct planning *s, uint32_t index, uint64_t slice_limit, stator_error *e);
+/* Bytes of the arena; 0: there is none. */
+uint64_t expert_slots_bytes(const struct device_facts *f, const struct device_model *m);
+void expert_slots_add(const struct device_facts *f, const struct device_model *m, struct plan_place *place,
+                      struct plan *p);
+
+#endif
