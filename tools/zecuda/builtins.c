@@ -63,6 +63,12 @@ float fma(float a, float b, float c) __asm__("_Z3fmafff");
 INLINE float fma(float a, float b, float c) {
     return __nvvm_fma_rn_f(a, b, c);
 }
+/* Of a NaN and a number, the number. */
+float largest(float a, float b) __asm__("_Z4fmaxff");
+INLINE float largest(float a, float b) {
+    return __nvvm_fmax_f(a, b);
+}
+
 float absolute(float a) __asm__("_Z4fabsf");
 INLINE float absolute(float a) {
     return __builtin_fabsf(a);

@@ -402,12 +402,13 @@ static const struct graph_op *attention_of(const struct graph *g) {
     return NULL;
 }
 
-static uint64_t attention_local(const struct graph_attention *a) {
-    return (uint64_t)OPENCL_ATTENTION_ROWS * (256 + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float);
+static uint64_t attention_local(const struct graph_attention *a, const struct graph_cache *kv) {
+    const uint32_t tops = kernels_kv_group(kv->type_v) > 1 ? OPENCL_TOPS(a->dim_v) : 0;
+    return (uint64_t)OPENCL_ATTENTION_ROWS * (256 + 128 + 4 + a->dim_k + a->dim_v + tops) * sizeof(float);
 }
 
 static uint64_t tile_local(const struct graph_attention *a, const struct graph_cache *kv, uint64_t rows) {
-    return sizeof(float) * (kv->type_k == KERNELS_KV_Q8_0 ? OPENCL_TILE_Q8_FLOATS(a->dim_k)
+    return sizeof(float) * (kv->type_k == KERNELS_KV_Q8_0 ? OPENCL_TILE_Q8_FLOATS(a->dim_k, a->dim_v)
                                                           : OPENCL_TILE_FLOATS(rows, a->dim_k));
 }
 
@@ -532,7 +533,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,
-        .whole = attention_local(a),
+        .whole = attention_local(a, kv),
     };
     stator_status st = launch_cache_of(b, o, &args.kv);
     if (st != STATOR_OK)

@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define ATTENTION_WALK_ROWS   256  /* rows of a pass, where it has several queries */
-#define ATTENTION_WALK_NEAR   4096 /* bytes that are on their way from memory */
+#define ATTENTION_WALK_NEAR   4096 /* bytes that are on their way from memory; twice as many of quantised V */
 #define ATTENTION_WALK_LANE   16   /* rows of o are padded to this */
 #define ATTENTION_WALK_TILE   8    /* the largest tile */
 #define ATTENTION_WALK_BLOCKS (KERNELS_SPLIT / KERNELS_KV_BLOCK)
@@ -79,26 +79,42 @@ struct attention_pv {
     const float *now;
 };
 
+/* Some rows times one group of quantised V, in integers: exact, so that tokens come in any order. */
+struct attention_integers {
+    uint32_t rows;
+    const int16_t *weights; /* row r, token t: weights[r * KERNELS_SPLIT + t]; 0 where the row sees nothing */
+    const void *const *v;   /* blocks */
+    const void *const *next; /* of each, what is read after it: to be prefetched */
+    uint32_t blocks;
+    uint32_t tokens; /* of them all; the last block may have fewer than 32 */
+    uint32_t dim;
+    uint32_t group;
+    int32_t *sums; /* of row 0: += weights * v, two for each dim, of different tokens */
+    size_t sums_stride;
+    bool fresh; /* they begin at 0 */
+};
+
 struct attention_tier {
-    uint32_t tile; /* most rows that qk and pv take; of quantised keys, and of pv_small, tile_small */
+    uint32_t tile; /* most rows that qk and pv take; of quantised keys and values, tile_small */
     uint32_t tile_small;
     /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] * scale for the 32 tokens of the block. Float keys: q is
      * [dim][rows]; quantised: row r is what quantise_query made at q + r * attention_walk_query(dim). */
     void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                                  float scale, float *score);
     void (*quantise_query)(const float *x, uint32_t dim, bool four, void *row);
-    void (*pv[2])(const struct attention_pv *p);             /* f32, f16 */
-    void (*plain_k)(const void *k, uint32_t dim, float *to); /* dim * 32 of f16, as they lie */
-    /* 32 tokens of the panels of plain V; of quantised V the integers. */
-    void (*plain_v[KERNELS_KV_TYPES])(const void *v, uint32_t dim, float *to);
-    /* The same as plain_v, weigh and pv, straight from a quantised V, for rows that see the tokens before
-     * `end`. */
-    void (*pv_small[KERNELS_KV_TYPES])(uint32_t rows, const float *e, const void *v, const void *next,
-                                       uint32_t dim, uint32_t end, float *o, size_t o_stride);
-    /* w[r * KERNELS_SPLIT + t] = e[r * KERNELS_SPLIT + t] * the scale of the token: 32 of a block at
-     * `scales`, those of the next `stride` on. */
-    void (*weigh)(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
-                  float *w);
+    void (*pv[2])(const struct attention_pv *p);                /* f32, f16 */
+    void (*plain_k)(const void *k, uint32_t dim, float *to);    /* dim * 32 of f16, as they lie */
+    void (*plain_v[2])(const void *v, uint32_t dim, float *to); /* 32 tokens of the panels of plain V */
+    /* Of a group of quantised V: factors[t] = scale of token t times NUM_QUANT_WEIGHT / the largest, for
+     * tokens begin .. end of the split, else 0; 32 scales of a block at `scales`, those of the next `stride`
+     * on. What a sum of integers is multiplied with is returned. */
+    float (*factors)(const float *scales, size_t stride, uint32_t begin, uint32_t end, float *factors);
+    /* weights[t] = e[t] * factors[t], rounded; whole blocks. */
+    void (*weigh)(const float *e, const float *factors, uint32_t from, uint32_t to, int16_t *weights);
+    void (*pv_integers[KERNELS_KV_TYPES])(const struct attention_integers *p);
+    /* A group's dims of a row: o = sum * unit; or merged, if old is not NULL: o = fmaf(that, *now, o * *old)
+     */
+    void (*put_integers)(const int32_t *sums, float unit, float *o, const float *old, const float *now);
     void (*cap)(float *score, uint32_t n, float cap, float inverse); /* of whole blocks of tokens */
     void (*exp)(float *x, uint32_t n); /* of each; n is a multiple of ATTENTION_WALK_LANE */
     /* Of each row the scores of its first n[row] >= 1 tokens of a split become e, what lies behind them
@@ -123,14 +139,21 @@ struct attention_pass {
     uint32_t end[ATTENTION_WALK_ROWS]; /* tokens that the row sees */
     float max[ATTENTION_WALK_ROWS];
     float sum[ATTENTION_WALK_ROWS];
-    float *all;    /* [rows][stride] */
-    float *part;   /* [tile][stride], of one split */
-    float *score;  /* [tile][KERNELS_SPLIT] */
-    float *weight; /* likewise, times scales of V */
+    float *all;   /* [rows][stride] */
+    float *part;  /* [tile][stride], of one split */
+    float *score; /* [tile][KERNELS_SPLIT] */
     size_t stride;
     float *keys; /* plain: blocks, [dim][32] each */
     float *values;
-    float *scales; /* of plain V that was quantised: blocks, [dim / 32][32] each */
+    /* Of quantised V, where plain V would be: */
+    float *scales;   /* blocks, [dim / 32][32] each */
+    uint8_t *turned; /* blocks, of V that is the beginning of K */
+    float *factors;  /* [dim / 32][KERNELS_SPLIT], */
+    float *units;    /* [dim / 32]: of rows that see the tokens seen_begin .. seen_end of the split */
+    uint32_t seen_begin;
+    uint32_t seen_end;
+    int16_t *weights; /* [dim / 32][tile][KERNELS_SPLIT] */
+    int32_t *sums;    /* [tile][dim][2] */
     /* What is fetched while a split is computed: the next one's K and V, block by block. */
     uint32_t fetch_unit; /* 2 * block, + 1: V */
     uint32_t fetch_end;
@@ -146,6 +169,7 @@ struct attention_split {
     uint32_t end;
     enum kernels_kv type_k;
     const void *k[ATTENTION_WALK_BLOCKS];
+    const void *v[ATTENTION_WALK_BLOCKS]; /* quantised */
 };
 
 static inline uint32_t attention_walk_queries(uint32_t queries, uint32_t group) {
@@ -174,10 +198,9 @@ static inline size_t attention_walk_row_floats(uint32_t dim) {
 static inline size_t attention_walk_floats(uint32_t max_queries, uint32_t group, uint32_t head_dim_k,
                                            uint32_t head_dim_v) {
     size_t rows = (size_t)attention_walk_queries(max_queries, group) * group;
-    size_t tile = (2 * (size_t)KERNELS_SPLIT + attention_walk_stride(head_dim_v)) * ATTENTION_WALK_TILE;
+    size_t tile = (KERNELS_SPLIT + attention_walk_stride(head_dim_v)) * ATTENTION_WALK_TILE;
     return rows * (attention_walk_row_floats(head_dim_k) + attention_walk_stride(head_dim_v)) + tile +
-           (size_t)KERNELS_SPLIT * head_dim_k + attention_walk_panels(head_dim_v) +
-           (size_t)KERNELS_SPLIT * (head_dim_v / KERNELS_KV_GROUP);
+           (size_t)KERNELS_SPLIT * head_dim_k + attention_walk_panels(head_dim_v);
 }
 
 static inline struct attention_query *attention_walk_query_groups(void *row, uint32_t dim) {
@@ -219,8 +242,16 @@ static inline const uint8_t *attention_walk_block(const struct kernels_attention
     return base + a->blocks[a->ring != 0 ? block % a->ring : block] * a->block_stride;
 }
 
+/* Prefetches the scales of a quantised block of `bytes` bytes. */
+static inline void attention_walk_ask_scales(enum kernels_kv type, const uint8_t *block, uint32_t dim,
+                                             size_t bytes) {
+    for (size_t i = kv_layout_scales(type, dim); i < bytes; i += 64)
+        prefetch_line(block, i);
+}
+
 /* The block of K, or V, some blocks after the token's: K and V of a split, then those of the next. Who asks
- * for its lines ahead asks for those of its numbers; the scales behind them are asked for here. */
+ * for its lines ahead asks for those of its numbers; K's scales behind them are asked for here (V's, which
+ * are all read at once, by attention_walk_scores). */
 static inline const uint8_t *attention_walk_next(const struct attention_pass *p, bool key,
                                                  const struct attention_split *s, uint32_t token) {
     const struct kernels_attention *a = p->a;
@@ -234,10 +265,8 @@ static inline const uint8_t *attention_walk_next(const struct attention_pass *p,
     }
     const uint8_t *next = attention_walk_block(a, key ? a->k : a->v, then);
     const enum kernels_kv type = key ? a->type_k : a->type_v;
-    if (kv_layout_quantised(type))
-        for (size_t i = kv_layout_scales(type, key ? a->head_dim_k : a->head_dim_v); i < p->fetch_size[!key];
-             i += 64)
-            prefetch_line(next, i);
+    if (key && kv_layout_quantised(type))
+        attention_walk_ask_scales(type, next, a->head_dim_k, p->fetch_size[0]);
     return next;
 }
 
@@ -328,15 +357,11 @@ struct attention_rows {
 static inline void attention_walk_pv_plain(const struct attention_pass *p, const struct attention_split *s,
                                            const struct attention_rows *r) {
     const struct kernels_attention *a = p->a;
-    bool scaled = kv_layout_quantised(a->type_v);
     for (uint32_t d = 0; d < a->head_dim_v; d += ATTENTION_WALK_WIDTH) {
-        if (scaled)
-            p->tier->weigh(r->n, (r->end - s->begin + KERNELS_KV_BLOCK - 1) / KERNELS_KV_BLOCK, r->e,
-                           p->scales + d, a->head_dim_v, p->weight);
         const float *panel = p->values + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL;
         uint32_t rest = a->head_dim_v - d;
         struct attention_pv pv = {.rows = r->n,
-                                  .e = scaled ? p->weight : r->e,
+                                  .e = r->e,
                                   .v = panel,
                                   .next = panel,
                                   .v_stride = ATTENTION_WALK_WIDTH,
@@ -362,10 +387,6 @@ static inline void attention_walk_pv_direct(const struct attention_pass *p, cons
     for (uint32_t t = r->from; t < r->end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
         const uint8_t *v = attention_walk_block(a, a->v, t), *next = attention_walk_next(p, false, s, t);
         uint32_t tokens = r->end - t < KERNELS_KV_BLOCK ? r->end - t : KERNELS_KV_BLOCK;
-        if (kv_layout_quantised(a->type_v)) {
-            p->tier->pv_small[a->type_v](r->n, e, v, next, a->head_dim_v, tokens, r->o, p->stride);
-            continue;
-        }
         struct attention_pv pv = {.rows = r->n,
                                   .e = e,
                                   .v = v,
@@ -377,6 +398,89 @@ static inline void attention_walk_pv_direct(const struct attention_pass *p, cons
                                   .o_stride = p->stride};
         attention_walk_add(p, &pv, a->type_v == KERNELS_KV_F16, r->first, t);
     }
+}
+
+/* All scales of the split's V as floats. */
+static inline void attention_walk_scales(const struct attention_pass *p, const struct attention_split *s) {
+    const struct kernels_attention *a = p->a;
+    for (uint32_t t = s->from, b = (s->from - s->begin) / KERNELS_KV_BLOCK; t < s->end;
+         t += KERNELS_KV_BLOCK, b++) {
+        const uint8_t *scales = a->v != NULL
+                                    ? (const uint8_t *)s->v[b] + kv_layout_scales(a->type_v, a->head_dim_v)
+                                    : (const uint8_t *)s->k[b] + kv_layout_scales(a->type_k, a->head_dim_k);
+        p->tier->plain_k(scales, a->head_dim_v / KERNELS_KV_GROUP, p->scales + (size_t)b * a->head_dim_v);
+    }
+}
+
+/* The factors and units of rows that see the tokens begin .. end of the split. */
+static inline void attention_walk_factors(struct attention_pass *p, const struct attention_split *s,
+                                          uint32_t begin, uint32_t end) {
+    const uint32_t dim = p->a->head_dim_v;
+    if (p->seen_begin == begin && p->seen_end == end)
+        return;
+    if (p->seen_end == 0)
+        attention_walk_scales(p, s);
+    for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++)
+        p->units[g] = p->tier->factors(p->scales + (size_t)g * KERNELS_KV_BLOCK, dim, begin, end,
+                                       p->factors + (size_t)g * KERNELS_SPLIT);
+    p->seen_begin = begin;
+    p->seen_end = end;
+}
+
+/* The rows' sums of blocks from .. to of the split, of all groups: group by group where the blocks are near,
+ * else block by block, as they lie in memory. */
+static inline void attention_walk_integers(struct attention_pass *p, const struct attention_split *s,
+                                           const struct attention_rows *r, uint32_t from, uint32_t to) {
+    const struct kernels_attention *a = p->a;
+    const uint32_t step = p->plain_v ? to - from : 1;
+    const void *next[ATTENTION_WALK_BLOCKS];
+    for (uint32_t b = from; b < to; b++)
+        next[b] = p->plain_v ? s->v[b] : attention_walk_next(p, false, s, s->begin + b * KERNELS_KV_BLOCK);
+    for (uint32_t b = from; b < to; b += step)
+        for (uint32_t g = 0; g < a->head_dim_v / KERNELS_KV_GROUP; g++)
+            for (uint32_t i = 0; i < r->n; i += p->tier->tile_small) {
+                const size_t row = (size_t)g * ATTENTION_WALK_TILE + i;
+                struct attention_integers x = {
+                    .rows = r->n - i < p->tier->tile_small ? r->n - i : p->tier->tile_small,
+                    .weights = p->weights + row * KERNELS_SPLIT + (size_t)b * KERNELS_KV_BLOCK,
+                    .v = s->v + b,
+                    .next = next + b,
+                    .blocks = step,
+                    .tokens = r->end - s->begin - b * KERNELS_KV_BLOCK,
+                    .dim = a->head_dim_v,
+                    .group = g,
+                    .sums = p->sums + 2 * ((size_t)i * a->head_dim_v + (size_t)g * KERNELS_KV_GROUP),
+                    .sums_stride = 2 * (size_t)a->head_dim_v,
+                    .fresh = b == from};
+                p->tier->pv_integers[a->type_v](&x);
+            }
+}
+
+/* Rows of e (which gets zeros behind what a row sees) times quantised V, to o; merged, if old is not NULL. */
+static inline void attention_walk_pv_quantised(struct attention_pass *p, const struct attention_split *s,
+                                               const struct attention_rows *r, float *e) {
+    const struct kernels_attention *a = p->a;
+    const uint32_t groups = a->head_dim_v / KERNELS_KV_GROUP;
+    const uint32_t from = (r->from - s->begin) / KERNELS_KV_BLOCK;
+    const uint32_t to = (r->end - s->begin + KERNELS_KV_BLOCK - 1) / KERNELS_KV_BLOCK;
+    float units[ATTENTION_WALK_TILE][KERNELS_MAX_HEAD / KERNELS_KV_GROUP];
+    for (uint32_t i = 0; i < r->n; i++, e += KERNELS_SPLIT) {
+        const uint32_t end = attention_walk_seen(p, r->first + i, s->begin, KERNELS_SPLIT);
+        for (uint32_t t = end; t < to * KERNELS_KV_BLOCK; t++)
+            e[t] = 0.0f;
+        attention_walk_factors(p, s, attention_walk_hidden(p, r->first + i, s->begin, KERNELS_SPLIT), end);
+        memcpy(units[i], p->units, groups * sizeof *p->units);
+        for (uint32_t g = 0; g < groups; g++)
+            p->tier->weigh(e, p->factors + (size_t)g * KERNELS_SPLIT, from * KERNELS_KV_BLOCK,
+                           to * KERNELS_KV_BLOCK,
+                           p->weights + ((size_t)g * ATTENTION_WALK_TILE + i) * KERNELS_SPLIT);
+    }
+    attention_walk_integers(p, s, r, from, to);
+    for (uint32_t i = 0; i < r->n; i++)
+        for (uint32_t g = 0; g < groups; g++)
+            p->tier->put_integers(p->sums + 2 * ((size_t)i * a->head_dim_v + (size_t)g * KERNELS_KV_GROUP),
+                                  units[i][g], r->o + i * p->stride + (size_t)g * KERNELS_KV_GROUP,
+                                  r->old != NULL ? r->old + i : NULL, r->old != NULL ? r->now + i : NULL);
 }
 
 /* What the sums so far of rows first .. first + n - 1, and those of this split, are multiplied with when they
@@ -418,6 +522,8 @@ static inline void attention_walk_scores(struct attention_pass *p, const struct 
     const uint32_t most = kv_layout_quantised(s->type_k) ? p->tier->tile_small : n;
     for (uint32_t t = from, b = (from - s->begin) / KERNELS_KV_BLOCK; t < end; t += KERNELS_KV_BLOCK, b++) {
         const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
+        if (!p->plain_v && kv_layout_quantised(a->type_v))
+            attention_walk_ask_scales(a->type_v, s->v[b], a->head_dim_v, p->fetch_size[1]);
         for (uint32_t r = 0; r < n; r += most)
             p->tier->qk[s->type_k](n - r < most ? n - r : most, p->q + (first + r) * p->row_floats, s->k[b],
                                    next, a->head_dim_k, a->scale,
@@ -463,8 +569,9 @@ static inline void attention_walk_rest(struct attention_pass *p, const struct at
                                .end = s->begin + seen[n - 1],
                                .e = e,
                                .o = part + first * p->stride};
-    r.whole = p->plain_v && seen[0] == seen[n - 1] &&
-              attention_walk_hidden(p, first, s->begin, KERNELS_SPLIT) == hidden;
+    const bool quantised = kv_layout_quantised(a->type_v);
+    r.whole = quantised || (p->plain_v && seen[0] == seen[n - 1] &&
+                            attention_walk_hidden(p, first, s->begin, KERNELS_SPLIT) == hidden);
     bool merged = false;
     if (alone) {
         memcpy(attention_walk_maxima(a, part) + first, max, n * sizeof *max);
@@ -484,7 +591,9 @@ static inline void attention_walk_rest(struct attention_pass *p, const struct at
     }
     if (!r.whole)
         memset(r.o, 0, n * p->stride * sizeof *r.o);
-    if (p->plain_v)
+    if (quantised)
+        attention_walk_pv_quantised(p, s, &r, e);
+    else if (p->plain_v)
         attention_walk_pv_plain(p, s, &r);
     else
         attention_walk_pv_direct(p, s, &r);
@@ -517,30 +626,30 @@ static inline void attention_walk_tile(struct attention_pass *p, const struct at
 
 /* --- a pass */
 
-/* Dims 32 * g .. of a block of K as a block of V of 32 dims, without the scales. */
+/* Dims 32 * g .. of a block of K as a block of V of 32 dims. */
 static inline void attention_walk_turn(enum kernels_kv type, const uint8_t *k, uint32_t g, uint8_t *v) {
-    const uint32_t n = kv_layout_quantised(type) ? kv_layout_group(type) : KERNELS_KV_GROUP;
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t++) {
-            const size_t from = kv_layout_plain_k(g * KERNELS_KV_GROUP + i, t);
-            const size_t to = kv_layout_plain_v(KERNELS_KV_GROUP, i, t);
-            if (type == KERNELS_KV_F32)
-                memcpy(v + 4 * to, k + 4 * from, 4);
-            else if (type == KERNELS_KV_F16)
-                memcpy(v + 2 * to, k + 2 * from, 2);
-            else
-                v[kv_layout_v(type, KERNELS_KV_GROUP, 0, i, t)] = k[kv_layout_k(type, g, i, t)];
-        }
+    const size_t size = type == KERNELS_KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    for (uint32_t i = 0; i < KERNELS_KV_GROUP; i++)
+        for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t++)
+            memcpy(v + size * kv_layout_plain_v(KERNELS_KV_GROUP, i, t),
+                   k + size * kv_layout_plain_k(g * KERNELS_KV_GROUP + i, t), size);
 }
 
-/* The panels of plain V of the token's block; where its scales lie, if it has some. */
-static inline const uint8_t *attention_walk_plain_v(const struct attention_pass *p, uint32_t token,
-                                                    float *values) {
+/* The beginning of a block of K as a block of V, without the scales. */
+static inline void attention_walk_turn_integers(const struct kernels_attention *a, const uint8_t *k,
+                                                uint8_t *v) {
+    for (uint32_t g = 0; g < a->head_dim_v / KERNELS_KV_GROUP; g++)
+        for (uint32_t i = 0; i < kv_layout_group(a->type_k); i++)
+            for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t++)
+                v[kv_layout_v(a->type_k, a->head_dim_v, g, i, t)] = k[kv_layout_k(a->type_k, g, i, t)];
+}
+
+/* Floats: the panels of plain V of the token's block. */
+static inline void attention_walk_plain_v(const struct attention_pass *p, uint32_t token, float *values) {
     const struct kernels_attention *a = p->a;
     if (a->v != NULL) {
-        const uint8_t *v = attention_walk_block(a, a->v, token);
-        p->tier->plain_v[a->type_v](v, a->head_dim_v, values);
-        return v + kv_layout_scales(a->type_v, a->head_dim_v);
+        p->tier->plain_v[a->type_v](attention_walk_block(a, a->v, token), a->head_dim_v, values);
+        return;
     }
     const uint8_t *k = attention_walk_block(a, a->k, token);
     _Alignas(64) uint8_t part[KERNELS_KV_BLOCK * KERNELS_KV_GROUP * sizeof(float)];
@@ -548,7 +657,16 @@ static inline const uint8_t *attention_walk_plain_v(const struct attention_pass 
         attention_walk_turn(a->type_k, k, g, part);
         p->tier->plain_v[a->type_k](part, KERNELS_KV_GROUP, values + g * ATTENTION_WALK_PANEL);
     }
-    return k + kv_layout_scales(a->type_k, a->head_dim_k);
+}
+
+/* Quantised: V of the token's block, block b of the split. */
+static inline const void *attention_walk_values(const struct attention_pass *p, uint32_t token, uint32_t b) {
+    const struct kernels_attention *a = p->a;
+    if (a->v != NULL)
+        return attention_walk_block(a, a->v, token);
+    uint8_t *turned = p->turned + (size_t)b * KERNELS_KV_BLOCK * a->head_dim_v;
+    attention_walk_turn_integers(a, attention_walk_block(a, a->k, token), turned);
+    return turned;
 }
 
 static inline void attention_walk_split(struct attention_pass *p, uint32_t begin) {
@@ -566,13 +684,12 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t begin
             p->tier->plain_k(s.k[b], a->head_dim_k, keys);
             s.k[b] = keys;
         }
-        if (!p->plain_v)
-            continue;
-        float *values = p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH;
-        const uint8_t *scales = attention_walk_plain_v(p, t, values);
         if (kv_layout_quantised(a->type_v))
-            p->tier->plain_k(scales, a->head_dim_v / KERNELS_KV_GROUP, p->scales + (size_t)b * a->head_dim_v);
+            s.v[b] = attention_walk_values(p, t, b);
+        else if (p->plain_v)
+            attention_walk_plain_v(p, t, p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH);
     }
+    p->seen_begin = p->seen_end = 0; /* there are no factors yet */
     if (p->plain_v)
         attention_walk_fetch_begin(p, &s);
     for (uint32_t r = 0; r < p->rows; r += p->tier->tile)
@@ -644,8 +761,7 @@ static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
     p->rows = p->queries * a->group;
     bool several = p->rows > tier->tile;
     p->plain_k = several && a->type_k == KERNELS_KV_F16;
-    p->plain_v = several || a->v == NULL ||
-                 (kv_layout_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
+    p->plain_v = several || a->v == NULL;
     attention_walk_rows(p, i);
     uint32_t begin = kernels_attention_first(p->position, a->window) * KERNELS_SPLIT;
     uint32_t end = p->position + p->queries;
@@ -670,19 +786,29 @@ static inline struct attention_pass attention_walk_begin(const struct kernels_at
     p.fetch_size[0] = kernels_kv_bytes(a->type_k, a->head_dim_k);
     p.fetch_size[1] = a->v != NULL ? kernels_kv_bytes(a->type_v, a->head_dim_v) : 0;
     uint32_t block = (uint32_t)p.fetch_size[0];
-    p.ahead =
-        KERNELS_KV_BLOCK * (block < ATTENTION_WALK_NEAR ? (ATTENTION_WALK_NEAR + block / 2) / block : 1);
+    const uint32_t near = ATTENTION_WALK_NEAR << kv_layout_quantised(a->type_v);
+    p.ahead = KERNELS_KV_BLOCK * (block < near ? (near + block / 2) / block : 1);
     p.row_floats = kv_layout_quantised(a->type_k) ? attention_walk_query(a->head_dim_k)
                                                   : attention_walk_stride(a->head_dim_k);
     size_t rows = (size_t)attention_walk_queries(a->n_queries, a->group) * a->group;
     p.score = a->work;
-    p.weight = p.score + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
-    p.part = p.weight + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
+    p.part = p.score + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
     p.all = p.part + ATTENTION_WALK_TILE * p.stride;
     p.q = p.all + rows * p.stride;
     p.keys = p.q + rows * attention_walk_row_floats(a->head_dim_k);
     p.values = p.keys + (size_t)KERNELS_SPLIT * a->head_dim_k;
-    p.scales = p.values + attention_walk_panels(a->head_dim_v);
+    const size_t dim = a->head_dim_v, groups = dim / KERNELS_KV_GROUP;
+    p.scales = p.values;
+    p.factors = p.scales + groups * KERNELS_SPLIT;
+    p.weights = (int16_t *)(p.factors + groups * KERNELS_SPLIT);
+    p.sums = (int32_t *)(void *)(p.weights + groups * ATTENTION_WALK_TILE * KERNELS_SPLIT);
+    p.turned = (uint8_t *)(p.sums + 2 * dim * ATTENTION_WALK_TILE);
+    p.units = (float *)(void *)(p.turned + dim * KERNELS_SPLIT);
+    _Static_assert(2 * KERNELS_SPLIT * sizeof(float) + ATTENTION_WALK_TILE * KERNELS_SPLIT * sizeof(int16_t) +
+                           2 * KERNELS_KV_GROUP * ATTENTION_WALK_TILE * sizeof(int32_t) +
+                           KERNELS_KV_GROUP * KERNELS_SPLIT + sizeof(float) <=
+                       ATTENTION_WALK_PANEL * sizeof(float),
+                   "all of a group of quantised V has room where its panel would be");
     return p;
 }
 

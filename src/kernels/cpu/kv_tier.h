@@ -12,13 +12,10 @@ void TIER(qk_q8_0)(uint32_t rows, const float *q, const void *k, const void *nex
                    float *score);
 void TIER(qk_q4_0)(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                    float *score);
-void TIER(plain_q8_0)(const void *v, uint32_t dim, float *to);
-void TIER(plain_q4_0)(const void *v, uint32_t dim, float *to);
-void TIER(pv_q8_0)(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
-                   float *o, size_t o_stride);
-void TIER(pv_q4_0)(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
-                   float *o, size_t o_stride);
-void TIER(weigh)(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
-                 float *w);
+float TIER(factors)(const float *scales, size_t stride, uint32_t begin, uint32_t end, float *factors);
+void TIER(weigh)(const float *e, const float *factors, uint32_t from, uint32_t to, int16_t *weights);
+void TIER(pv_q8_0)(const struct attention_integers *p);
+void TIER(pv_q4_0)(const struct attention_integers *p);
+void TIER(put_integers)(const int32_t *sums, float unit, float *o, const float *old, const float *now);
 
 #endif

@@ -69,7 +69,7 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
 #ifdef TILE_ROWS
     (void)cells, (void)arrivals, (void)n_cells;
 #else
-    struct scratch m = scratch_in(memory, head_k);
+    struct scratch m = scratch_in(memory, head_k, head_v);
     struct cells c = {cells, cells + n_cells * n_kv_heads * group * head_v, n_kv_heads * group, 0, 0};
 #endif
     for (uint item = get_group_id(0); item < CL_STEP(step)->n_items * n_kv_heads; item += get_num_groups(0)) {

@@ -67,6 +67,9 @@ union num_pun {
 #define NUM_QUANT_QUERY         16256.0f          /* 127 * 128 */
 #define NUM_QUANT_QUERY_INVERSE 0x1.020408p-14f   /* 1/16256 */
 #define NUM_F16_MAX             65504.0f
+/* Weights of quantised values: integers of 16 bits, whose high byte (rounded) and low byte are signed. */
+#define NUM_QUANT_WEIGHT         32639.0f        /* 127 * 256 + 127 */
+#define NUM_QUANT_WEIGHT_INVERSE 0x1.010306p-15f /* 1/32639 */
 
 /* 1/x. Domain: |x| in [2^-126, 2^126]. Error <= 0.51 ulp, near 2^126 (a result next to the subnormals) <=
  * 0.75. */

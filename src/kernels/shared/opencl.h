@@ -35,14 +35,16 @@
 #define OPENCL_ATTENTION_ROWS 8
 /* Work items of a group of attention without tiles: an item has two tokens of a split. */
 #define OPENCL_ATTENTION_GROUP 128
+/* Of a row of it and quantised V: for each 32 dims the largest scale of eight blocks, a factor and a unit. */
+#define OPENCL_TOPS(head_v) ((head_v) / 32 * (OPENCL_SPLIT / 32 + 2))
 /* A tile of many queries has 64 rows, or 32 where local memory has no room for more; for heads whose V is
  * wider than 128 values there is none. Of K and V of Q8_0 it has OPENCL_TILE_Q8, for all heads. Floats of
  * local memory that it takes. */
 #define OPENCL_TILE_STRIDE(rows)         ((rows) + 4)
 #define OPENCL_TILE_FLOATS(rows, head_k) ((head_k)*OPENCL_TILE_STRIDE(rows) + 106 * (rows))
 #define OPENCL_TILE_Q8                   32
-#define OPENCL_TILE_Q8_FLOATS(head_k)                                                                        \
-    (OPENCL_TILE_Q8 * (OPENCL_SPLIT + (head_k) / 2 + (head_k) / 32 + 6) + OPENCL_GROUP)
+#define OPENCL_TILE_Q8_FLOATS(head_k, head_v)                                                                \
+    (OPENCL_TILE_Q8 * (OPENCL_SPLIT + (head_k) / 2 + (head_k) / 32 + (head_v) / 16 + 7) + OPENCL_GROUP + 8)
 /* Tokens of a split (KERNELS_SPLIT), and queries of one sequence that are few: their splits are computed side
  * by side where there are cells. */
 #define OPENCL_SPLIT         256

@@ -124,6 +124,40 @@ VEC_INLINE void kv_qk_rows(const int rows, const bool four, const float *q, cons
     }
 }
 
+/* --- values: as 16-bit pairs of tokens */
+
+#define KV_WIDE 2
+
+VEC_INLINE __m256i kv_wide(const bool four, const void *p) {
+    return widened(four, _mm_loadu_si128(p));
+}
+
+VEC_INLINE void kv_wide_nibbles(__m256i *low, __m256i *high) {
+    const __m256i eight = _mm256_set1_epi16(8);
+    *high = _mm256_sub_epi16(_mm256_srli_epi16(*low, 4), eight);
+    *low = _mm256_sub_epi16(_mm256_and_si256(*low, _mm256_set1_epi16(15)), eight);
+}
+
+VEC_INLINE __m256i kv_four(const int16_t *p) {
+    long long x;
+    memcpy(&x, p, sizeof x);
+    return _mm256_set1_epi64x(x);
+}
+
+VEC_INLINE __m256i kv_add_pairs(__m256i sum, __m256i a, __m256i b) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+VEC_INLINE __m256 kv_of_pairs(__m256i a, __m256i b) {
+    return _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8));
+}
+
+VEC_INLINE void kv_store_low(int16_t *p, __m256i a, __m256i b) {
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    __m256i both = _mm256_packus_epi32(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(both, 0xd8));
+}
+
 #include "kernels/cpu/kv_tmpl.h"
 
 /* --- stores */

@@ -221,18 +221,4 @@ VEC_INLINE vec vec_rotate_pairs(vec x, vec cos_sin) {
     return _mm256_fmaddsub_ps(_mm256_moveldup_ps(x), cos_sin, inner);
 }
 
-/* --- quantised K and V: four values in a lane's bytes */
-
-/* Signed byte `i` of each lane as a float. */
-VEC_INLINE vec vec_byte(vec_int x, const unsigned i) {
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(x, 24 - 8 * (int)i), 24));
-}
-
-/* The low and the high halves of the bytes, each - 8. */
-VEC_INLINE void vec_nibbles(vec_int x, vec_int half[2]) {
-    const vec_int nibble = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
-    half[0] = _mm256_sub_epi8(_mm256_and_si256(x, nibble), eight);
-    half[1] = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(x, 4), nibble), eight);
-}
-
 #endif

@@ -129,4 +129,43 @@ VEC_INLINE void kv_qk_rows(const int rows, const bool four, const float *rows_q,
     }
 }
 
+/* --- values: numbers of 16 bits meet weights of as many, in pairs of tokens */
+
+#define KV_WIDE 4
+
+VEC_INLINE __m512i kv_wide(const bool four, const void *p) {
+    const __m256i x = _mm256_loadu_si256(p);
+    return four ? _mm512_cvtepu8_epi16(x) : _mm512_cvtepi8_epi16(x);
+}
+
+VEC_INLINE void kv_wide_nibbles(__m512i *low, __m512i *high) {
+    const __m512i eight = _mm512_set1_epi16(8);
+    *high = _mm512_sub_epi16(_mm512_srli_epi16(*low, 4), eight);
+    *low = _mm512_sub_epi16(_mm512_and_si512(*low, _mm512_set1_epi16(15)), eight);
+}
+
+VEC_INLINE __m512i kv_four(const int16_t *p) {
+    long long x;
+    memcpy(&x, p, sizeof x);
+    return _mm512_set1_epi64(x);
+}
+
+VEC_INLINE __m512i kv_add_pairs(__m512i sum, __m512i a, __m512i b) {
+    return _mm512_dpwssd_epi32(sum, a, b);
+}
+
+VEC_INLINE __m512 kv_of_pairs(__m512i a, __m512i b) {
+    a = _mm512_add_epi32(a, _mm512_srli_epi64(a, 32));
+    b = _mm512_add_epi32(b, _mm512_srli_epi64(b, 32));
+    __m512i all = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(a));
+    return _mm512_cvtepi32_ps(_mm512_inserti64x4(all, _mm512_cvtepi64_epi32(b), 1));
+}
+
+VEC_INLINE void kv_store_low(int16_t *p, __m512i a, __m512i b) {
+    _Alignas(64) static const int16_t even[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
+                                                  22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42,
+                                                  44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16(a, _mm512_load_si512(even), b));
+}
+
 #include "kernels/cpu/kv_tmpl.h"

@@ -209,20 +209,4 @@ VEC_INLINE vec vec_rotate_pairs(vec x, vec cos_sin) {
     return _mm512_fmaddsub_ps(_mm512_moveldup_ps(x), cos_sin, inner);
 }
 
-/* --- quantised K and V: four values in a lane's bytes */
-
-/* Signed byte `i` of each lane as a float: a product with 1 takes it out, one instruction where shifts are
- * two. */
-VEC_INLINE vec vec_byte(vec_int x, const unsigned i) {
-    const vec_int one = _mm512_set1_epi32((int)(1u << (8 * i)));
-    return _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), one, x));
-}
-
-/* The low and the high halves of the bytes, each - 8. */
-VEC_INLINE void vec_nibbles(vec_int x, vec_int half[2]) {
-    const vec_int nibble = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
-    half[0] = _mm512_sub_epi8(_mm512_and_si512(x, nibble), eight);
-    half[1] = _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(x, 4), nibble), eight);
-}
-
 #endif

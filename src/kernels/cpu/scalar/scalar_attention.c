@@ -91,24 +91,53 @@ static uint64_t block_of(const struct kernels_attention *a, uint32_t token) {
     return a->blocks[a->ring != 0 ? block % a->ring : block] * a->block_stride;
 }
 
-/* o = fmaf(e * scale, V, o) of a token whose V is the beginning of its K. */
-static void add_key(const struct kernels_attention *a, float e, const uint8_t *k, uint32_t slot, float *o) {
-    for (uint32_t d = 0; d < a->head_dim_v; d++) {
-        float weight = e;
-        if (kv_layout_quantised(a->type_k))
-            weight = e * scale_at(a->type_k, k, a->head_dim_k, d / KERNELS_KV_GROUP, slot);
-        o[d] = fmaf(weight, key_at(a->type_k, k, d, slot), o[d]);
-    }
+/* Value d of the token in this slot: of V, or of K's beginning where V is that. */
+static float value_of(const struct kernels_attention *a, uint64_t block, uint32_t d, uint32_t slot) {
+    if (a->v == NULL)
+        return key_at(a->type_k, a->k + block, d, slot);
+    return value_at(a->type_v, a->v + block, a->head_dim_v, d, slot);
 }
 
-/* o = fmaf(e * scale, V, o) of one token. */
-static void add_value(const struct kernels_attention *a, float e, const uint8_t *v, uint32_t slot, float *o) {
-    for (uint32_t d = 0; d < a->head_dim_v; d++) {
-        float weight = e;
-        if (kv_layout_quantised(a->type_v))
-            weight = e * scale_at(a->type_v, v, a->head_dim_v, d / KERNELS_KV_GROUP, slot);
-        o[d] = fmaf(weight, value_at(a->type_v, v, a->head_dim_v, d, slot), o[d]);
+static float value_scale(const struct kernels_attention *a, uint64_t block, uint32_t g, uint32_t slot) {
+    if (a->v == NULL)
+        return scale_at(a->type_k, a->k + block, a->head_dim_k, g, slot);
+    return scale_at(a->type_v, a->v + block, a->head_dim_v, g, slot);
+}
+
+/* o = fmaf(e, V, o) of tokens from .. n of the split, one after the other. */
+static void weigh_floats(const struct kernels_attention *a, const float *e, uint32_t begin, uint32_t from,
+                         uint32_t n, float *o) {
+    for (uint32_t d = 0; d < a->head_dim_v; d++)
+        o[d] = 0.0f;
+    for (uint32_t i = from; i < n; i++)
+        for (uint32_t d = 0; d < a->head_dim_v; d++)
+            o[d] = fmaf(e[i], value_of(a, block_of(a, begin + i), d, i % KERNELS_KV_BLOCK), o[d]);
+}
+
+/* e times scale as an integer of 16 bits; factor: NUM_QUANT_WEIGHT over the largest scale. */
+static int weight_of(float e, float scale, float factor) {
+    const float by = scale * factor;
+    return (int16_t)(NUM_BITS(fmaf(e, by, NUM_ROUND)) & 0xFFFF);
+}
+
+/* Group g of quantised values: integers throughout, whose sums are exact, so that their order is free. */
+static void weigh_group(const struct kernels_attention *a, const float *e, uint32_t begin, uint32_t from,
+                        uint32_t n, uint32_t g, float *o) {
+    float scale[KERNELS_SPLIT], largest = 0.0f;
+    int sum[KERNELS_KV_GROUP] = {0};
+    for (uint32_t i = from; i < n; i++) {
+        scale[i] = value_scale(a, block_of(a, begin + i), g, i % KERNELS_KV_BLOCK);
+        largest = NUM_FABS(scale[i]) > largest ? NUM_FABS(scale[i]) : largest;
     }
+    const float factor = largest == 0.0f ? 0.0f : NUM_QUANT_WEIGHT * num_rcp(largest);
+    for (uint32_t i = from; i < n; i++) {
+        const int weight = weight_of(e[i], scale[i], factor);
+        const uint64_t block = block_of(a, begin + i);
+        for (uint32_t d = 0; d < KERNELS_KV_GROUP; d++)
+            sum[d] += weight * (int)value_of(a, block, g * KERNELS_KV_GROUP + d, i % KERNELS_KV_BLOCK);
+    }
+    for (uint32_t d = 0; d < KERNELS_KV_GROUP; d++)
+        o[d] = (float)sum[d] * (largest * NUM_QUANT_WEIGHT_INVERSE);
 }
 
 /* One head of the query at `position` over what it sees of a split. */
@@ -127,18 +156,17 @@ static void attend_split(const struct kernels_attention *a, const struct query *
             score[i] = num_softcap(score[i], a->cap, a->cap_inverse);
         s->max = score[i] > s->max ? score[i] : s->max;
     }
-    for (uint32_t d = 0; d < a->head_dim_v; d++)
-        s->o[d] = 0.0f;
     for (uint32_t i = from; i < n; i++) {
-        float e = num_exp(score[i] - s->max);
-        lane[i % 128] += e;
-        const uint64_t block = block_of(a, begin + i);
-        if (a->v == NULL)
-            add_key(a, e, a->k + block, i % KERNELS_KV_BLOCK, s->o);
-        else
-            add_value(a, e, a->v + block, i % KERNELS_KV_BLOCK, s->o);
+        score[i] = num_exp(score[i] - s->max);
+        lane[i % 128] += score[i];
     }
     s->sum = num_sum128(lane);
+    if (!kv_layout_quantised(a->type_v)) {
+        weigh_floats(a, score, begin, from, n, s->o);
+        return;
+    }
+    for (uint32_t g = 0; g < a->head_dim_v / KERNELS_KV_GROUP; g++)
+        weigh_group(a, score, begin, from, n, g, s->o + (size_t)g * KERNELS_KV_GROUP);
 }
 
 static void merge(struct split *all, const struct split *s, uint32_t dim) {

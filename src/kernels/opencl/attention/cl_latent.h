@@ -1,4 +1,4 @@
-/* V of latent attention: the first head_v values of K, which lie as K does. Includer: cl_splits.h. */
+/* V of latent attention: the first head_v values of K, which lie as K does. Includer: cl_values.h. */
 #ifndef STATOR_KERNELS_OPENCL_CL_LATENT_H
 #define STATOR_KERNELS_OPENCL_CL_LATENT_H
 
@@ -56,13 +56,13 @@ static inline struct values load_values(const struct look *l, struct source *fro
 
 #if CL_KV > KV_LAYOUT_F16
 /* Column d of four tokens. */
-static inline float4 byte_values(uint4 word, uint d) {
+static inline short4 byte_values(uint4 word, uint d) {
     uint4 x = word >> 8 * (d % 4);
     if (CL_KV == KV_LAYOUT_Q8_0)
-        return (float4)((float)(char)x.x, (float)(char)x.y, (float)(char)x.z, (float)(char)x.w);
+        return (short4)((char)x.x, (char)x.y, (char)x.z, (char)x.w);
     x = (d % 32 >= 16 ? x >> 4 : x) & 15u;
-    return (float4)((float)((int)x.x - 8), (float)((int)x.y - 8), (float)((int)x.z - 8),
-                    (float)((int)x.w - 8));
+    return (short4)((short)((int)x.x - 8), (short)((int)x.y - 8), (short)((int)x.z - 8),
+                    (short)((int)x.w - 8));
 }
 #endif
 

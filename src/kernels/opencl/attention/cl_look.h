@@ -36,6 +36,7 @@ struct scratch {
 #endif
     local uint *to;                        /* [ROWS]: plan_row */
     local float *max, *sum, *before, *now; /* [ROWS] each: of the splits so far; factors of the next merge */
+    local float *top; /* of quantised V: [ROWS][head_v / 32][8], then [..][2]: put_tops */
 };
 
 /* Rows `first` .. first + rows of (query, head) pairs. */
@@ -122,6 +123,24 @@ static inline void query_word(global const float *x, float inverse, uint *high, 
     }
     *high = h;
     *low = l;
+}
+
+/* Of four scales those of tokens first .. end of the four, else 0: of tokens that no row sees they may be no
+ * numbers. */
+static inline half4 seen_scales(half4 d, int first, int end) {
+    d.x = 0 >= first && 0 < end ? d.x : (half)0.0f;
+    d.y = 1 >= first && 1 < end ? d.y : (half)0.0f;
+    d.z = 2 >= first && 2 < end ? d.z : (half)0.0f;
+    d.w = 3 >= first && 3 < end ? d.w : (half)0.0f;
+    return d;
+}
+
+/* The larger of `most` and the sizes of four scales. */
+static inline float larger_scale(float most, half4 d) {
+    float x = fabs((float)d.x), y = fabs((float)d.y), z = fabs((float)d.z), w = fabs((float)d.w);
+    float low = x > y ? x : y, high = z > w ? z : w;
+    float all = low > high ? low : high;
+    return all > most ? all : most;
 }
 
 static inline global const float *query_of(const struct look *l, const struct rows *r, uint row) {

@@ -41,7 +41,7 @@
 #define DIMS_AHEAD   (4 * (0 KEYS(ONE)))
 #define TOKENS_AHEAD (4 * (0 VALUES(ONE)))
 
-static inline struct scratch scratch_in(local float *memory, uint head_k) {
+static inline struct scratch scratch_in(local float *memory, uint head_k, uint head_v) {
     struct scratch m;
     m.score = memory;
     m.part = m.score + ROWS * SPLIT;
@@ -57,6 +57,7 @@ static inline struct scratch scratch_in(local float *memory, uint head_k) {
     m.now = m.before + ROWS;
     m.q = m.now + ROWS;
     m.o = m.q + ROWS * head_k;
+    m.top = m.o + ROWS * head_v;
     return m;
 }
 
@@ -334,6 +335,8 @@ static inline void put_scores(const struct look *l, const struct scratch *m, con
     *(local float2 *)(m->score + row * SPLIT + t) = (float2)(a, b);
 }
 
+#include "kernels/opencl/attention/cl_values.h"
+
 /* Group: the scores of each row and token to score, what V's sums need to block and end; fresh: q first. An
  * item has tokens 2 * me and 2 * me + 1. */
 static inline void score_split(const struct look *l, const struct scratch *m, const struct rows *r,
@@ -354,7 +357,11 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
         plan_row(l, m, r, me, begin, cells);
     if (fresh)
         load_q(l, m, r);
+    if (kv_layout_quantised(TYPE_V(l)))
+        put_largest(l, m, r, table, begin);
     barrier(CLK_LOCAL_MEM_FENCE);
+    if (kv_layout_quantised(TYPE_V(l)))
+        put_factors(l, m, r);
     for (uint row = 0; row < r->n; row += FEW) {
         float4 first = 0.0f, second = 0.0f;
         if (some && kv_layout_quantised(TYPE_K(l)))
@@ -429,279 +436,6 @@ static inline void weigh_scores(const struct look *l, const struct scratch *m, c
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* What an item sums: columns d and d + 1 of rows row, row + 1, .., up to FEW. */
-struct column {
-    uint d, row, n;
-};
-
-#ifdef CL_LATENT
-#include "kernels/opencl/attention/cl_latent.h"
-#else
-
-/* Four tokens of the two columns; and the item's next four, from pointers that go on: offsets from a block's
- * begin, which do not change, compilers would keep in registers. */
-#if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
-struct values {
-    struct twos x;
-};
-struct source {
-    global const two *at;
-};
-#else
-struct values {
-    uint2 word;
-    half4 scale;
-#ifndef CL_KV
-    struct twos x;
-#endif
-};
-struct source {
-    global const uint2 *word;
-    global const half4 *scale;
-#ifndef CL_KV
-    global const uchar *at;
-#endif
-};
-
-/* Quantised: words of four tokens, in pairs. */
-static inline uint value_line(const struct look *l) {
-    return l->head_v / 32 * kv_layout_group(TYPE_V(l)) / 2;
-}
-#endif
-
-static inline struct source source_at(const struct look *l, global const uchar *v, uint d, uint slot) {
-    struct source r;
-#if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
-    r.at = (global const two *)v + (slot * l->head_v + d) / 2;
-#else
-    r.word = (global const uint2 *)v + slot / 4 * value_line(l) +
-             (TYPE_V(l) == KV_LAYOUT_Q8_0 ? d : d / 32 * 16 + d % 16) / 2;
-    r.scale = (global const half4 *)(v + kv_layout_scales(TYPE_V(l), l->head_v)) +
-              d / 32 * (KV_LAYOUT_BLOCK / 4) + slot / 4;
-#ifndef CL_KV
-    r.at = v + (slot * l->head_v + d) * (TYPE_V(l) == KV_LAYOUT_F16 ? 2 : 4);
-#endif
-#endif
-    return r;
-}
-
-static inline struct values load_values(const struct look *l, struct source *from) {
-    struct values r;
-#if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
-    uint stride = l->head_v / 2;
-    r.x.a = *from->at, from->at += stride;
-    r.x.b = *from->at, from->at += stride;
-    r.x.c = *from->at, from->at += stride;
-    r.x.d = *from->at, from->at += stride;
-#else
-#ifndef CL_KV
-    if (!kv_layout_quantised(TYPE_V(l))) {
-        bool f16 = TYPE_V(l) == KV_LAYOUT_F16;
-        r.x = load_twos(f16, from->at, 0, l->head_v / 2);
-        from->at += l->head_v * (f16 ? 8 : 16);
-        return r;
-    }
-#endif
-    r.word = *from->word, from->word += value_line(l);
-    r.scale = *from->scale++;
-#endif
-    return r;
-}
-
-#if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
-static inline float4 word_values(uint type, uint word, uint d) {
-    if (type == KV_LAYOUT_Q8_0) {
-        char4 x = as_char4(word);
-        return (float4)((float)x.x, (float)x.y, (float)x.z, (float)x.w);
-    }
-    word >>= d % 32 >= 16 ? 4 : 0;
-    return (float4)((float)((int)(word & 15u) - 8), (float)((int)(word >> 8 & 15u) - 8),
-                    (float)((int)(word >> 16 & 15u) - 8), (float)((int)(word >> 24 & 15u) - 8));
-}
-#endif
-
-#endif
-
-/* What an item sums, of its first column and its second. */
-struct sums {
-    float a0, a1, a2, a3, b0, b1, b2, b3;
-};
-
-/* The item's columns of four tokens, and what their e are multiplied by. */
-struct operands {
-    float4 x, y, scale;
-};
-
-#ifdef CL_LATENT
-static inline struct operands operands_of(const struct look *l, const struct column *c,
-                                          const struct values *v) {
-    struct operands r = {0.0f, 0.0f, 1.0f};
-    (void)l, (void)c;
-#if CL_KV <= KV_LAYOUT_F16
-    r.x = (float4)((float)v->x.x, (float)v->x.y, (float)v->x.z, (float)v->x.w);
-    r.y = (float4)((float)v->y.x, (float)v->y.y, (float)v->y.z, (float)v->y.w);
-#else
-    r.x = byte_values(v->word, c->d), r.y = byte_values(v->word, c->d + 1);
-    r.scale = (float4)((float)v->scale.x, (float)v->scale.y, (float)v->scale.z, (float)v->scale.w);
-#endif
-    return r;
-}
-#else
-static inline struct operands operands_of(const struct look *l, const struct column *c,
-                                          const struct values *v) {
-    struct operands r = {0.0f, 0.0f, 1.0f};
-#if !defined(CL_KV) || CL_KV <= KV_LAYOUT_F16
-    r.x = first_of(&v->x), r.y = second_of(&v->x);
-#endif
-#if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
-    if (kv_layout_quantised(TYPE_V(l))) {
-        r.x = word_values(TYPE_V(l), v->word.x, c->d), r.y = word_values(TYPE_V(l), v->word.y, c->d);
-        r.scale = (float4)((float)v->scale.x, (float)v->scale.y, (float)v->scale.z, (float)v->scale.w);
-    }
-#else
-    (void)l, (void)c;
-#endif
-    return r;
-}
-#endif
-
-/* o += e * x over tokens t .. t + 4 of the split, token by token. */
-static inline void add_row(const struct look *l, const struct scratch *m, uint row, uint t,
-                           const struct operands *v, float *first, float *second) {
-    float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
-    if (kv_layout_quantised(TYPE_V(l)))
-        e *= v->scale;
-    *first = add_products(e, v->x, *first);
-    *second = add_products(e, v->y, *second);
-}
-
-static inline void add_values(const struct look *l, const struct scratch *m, const struct column *c, uint t,
-                              const struct operands *v, struct sums *o) {
-    add_row(l, m, c->row, t, v, &o->a0, &o->b0);
-    add_row(l, m, c->row + 1, t, v, &o->a1, &o->b1);
-    add_row(l, m, c->row + 2, t, v, &o->a2, &o->b2);
-    add_row(l, m, c->row + 3, t, v, &o->a3, &o->b3);
-}
-
-static inline float4 between(float4 x, int first, int end, float other) {
-    return (float4)(0 >= first && 0 < end ? x.x : other, 1 >= first && 1 < end ? x.y : other,
-                    2 >= first && 2 < end ? x.z : other, 3 >= first && 3 < end ? x.w : other);
-}
-
-/* Of tokens that no row sees e is 0, and what is there may be anything: -0 for it changes no sum, not even
- * one that is -0. */
-static inline void mask(const struct look *l, struct operands *v, int first, int end) {
-    v->x = between(v->x, first, end, -0.0f), v->y = between(v->y, first, end, -0.0f);
-    if (kv_layout_quantised(TYPE_V(l)))
-        v->scale = between(v->scale, first, end, 0.0f);
-}
-
-/* What is under way of V. */
-#define VALUES_OF(i) struct values of##i;
-struct all_values {
-    VALUES(VALUES_OF)
-};
-
-/* The tokens of the split from t on, TOKENS_AHEAD of them, which x has; it gets those of `from`. part: all
- * rows see the same of them, those of the split from first on and before end. */
-static inline void weigh(bool part, const struct look *l, const struct scratch *m, const struct column *c,
-                         int first, int end, uint t, struct source from, struct all_values *x,
-                         struct sums *o) {
-#define WEIGH(i)                                                                                             \
-    {                                                                                                        \
-        LATE(x->of##i = load_values(l, &from);)                                                              \
-        struct operands now = operands_of(l, c, &x->of##i);                                                  \
-        EARLY(x->of##i = load_values(l, &from);)                                                             \
-        if (part)                                                                                            \
-            mask(l, &now, first - (int)t - 4 * i, end - (int)t - 4 * i);                                     \
-        add_values(l, m, c, t + 4 * i, &now, o);                                                             \
-    }
-    VALUES(WEIGH)
-}
-
-static inline void add_seen(const struct look *l, const struct scratch *m, uint row, int t,
-                            const struct operands *v, float *first, float *second) {
-#ifdef CL_BOTH
-    int end = m->end[row] - t, begin = m->from[row] - t;
-#else
-    int end = m->end[row] - t, begin = end - l->window;
-#endif
-    float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
-    if (kv_layout_quantised(TYPE_V(l)))
-        e *= v->scale;
-    float x[4] = {v->x.x, v->x.y, v->x.z, v->x.w}, y[4] = {v->y.x, v->y.y, v->y.z, v->y.w};
-    float by[4] = {e.x, e.y, e.z, e.w};
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        float a = fma(by[k], x[k], *first), b = fma(by[k], y[k], *second);
-        bool sees = k < end && k >= begin;
-        *first = sees ? a : *first, *second = sees ? b : *second;
-    }
-}
-
-/* Where rows see different tokens: rare, so slow. Of a first token that is skipped (look.skip) e is 0, and so
- * is the sum before it: no look at it is needed. */
-static inline void weigh_apart(const struct look *l, const struct scratch *m, const struct column *c, uint t,
-                               struct source from, struct sums *o) {
-#pragma unroll 1
-    for (uint j = 0; j < TOKENS_AHEAD; j += 4) {
-        struct values v = load_values(l, &from);
-        struct operands now = operands_of(l, c, &v);
-        add_seen(l, m, c->row, (int)(t + j), &now, &o->a0, &o->b0);
-        add_seen(l, m, c->row + 1, (int)(t + j), &now, &o->a1, &o->b1);
-        add_seen(l, m, c->row + 2, (int)(t + j), &now, &o->a2, &o->b2);
-        add_seen(l, m, c->row + 3, (int)(t + j), &now, &o->a3, &o->b3);
-    }
-}
-
-/* Where the tokens begin of which some row sees something, a multiple of TOKENS_AHEAD. */
-static inline uint first_token(const struct look *l, const struct rows *r, uint begin) {
-    return (uint)max(hidden(l, r, 0, begin), 0) / TOKENS_AHEAD * TOKENS_AHEAD;
-}
-
-/* The item's column of token t. */
-static inline struct source column_at(const struct look *l, const struct scratch *m, const struct rows *r,
-                                      const struct column *c, uint t) {
-#ifdef CL_LATENT
-    global const uchar *v = cl_unit_at(&l->cache, 0);
-    (void)r;
-#else
-    global const uchar *v = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
-#endif
-    return source_at(l, v + m->block[t / KV_LAYOUT_BLOCK], c->d, t % KV_LAYOUT_BLOCK);
-}
-
-#define START_VALUES(i) x->of##i = load_values(l, &from);
-static inline void start_column(const struct look *l, const struct scratch *m, const struct rows *r,
-                                uint begin, const struct column *c, struct all_values *x) {
-    EARLY(struct source from = column_at(l, m, r, c, first_token(l, r, begin)); VALUES(START_VALUES))
-    LATE((void)l, (void)m, (void)r, (void)begin, (void)c, (void)x;)
-}
-
-/* o += e * v over the tokens of the split that the rows see; x: start_column. All bytes of a block exist,
- * whether the row sees them or not. */
-static inline void weigh_split(const struct look *l, const struct scratch *m, const struct rows *r,
-                               uint begin, const struct column *c, struct all_values *x, struct sums *o) {
-    int all_from = hidden(l, r, r->n - 1, begin), all_to = seen(l, r, 0, begin);
-    uint n = min((uint)seen(l, r, r->n - 1, begin), (uint)SPLIT);
-    bool alike = all_to == seen(l, r, r->n - 1, begin);
-#ifdef CL_BOTH
-    alike = alike && all_from == hidden(l, r, 0, begin);
-#endif
-    for (uint t = first_token(l, r, begin); t < n; t += TOKENS_AHEAD) {
-        EARLY(struct source from = column_at(l, m, r, c, t + TOKENS_AHEAD < n ? t + TOKENS_AHEAD : t);)
-        LATE(struct source from = column_at(l, m, r, c, t);)
-        if ((int)t >= all_from && (int)(t + TOKENS_AHEAD) <= all_to) {
-            weigh(false, l, m, c, 0, 0, t, from, x, o);
-        } else if (alike) {
-            weigh(true, l, m, c, all_from, all_to, t, from, x, o);
-        } else {
-            weigh_apart(l, m, c, t, column_at(l, m, r, c, t), o);
-            EARLY(VALUES(START_VALUES))
-        }
-    }
-}
-
 /* What an item has summed, its row i. */
 static inline void put_sums(const struct look *l, const struct scratch *m, const struct cells *cells,
                             const struct column *c, uint i, float a, float b) {
@@ -709,6 +443,10 @@ static inline void put_sums(const struct look *l, const struct scratch *m, const
     if (to == ROW_NONE)
         return;
     float2 sum = {a, b};
+    if (kv_layout_quantised(TYPE_V(l))) {
+        float unit = factor_of(l, m, row, c->d / 32)[1];
+        sum = (float2)((float)as_int(a) * unit, (float)as_int(b) * unit);
+    }
     if (to < ROW_MERGE) {
         *(global float2 *)(cells->o + to + c->d) = sum;
         return;
@@ -716,7 +454,7 @@ static inline void put_sums(const struct look *l, const struct scratch *m, const
     local float2 *merged = (local float2 *)(m->o + row * l->head_v + c->d);
     if (to == ROW_MERGE) {
         float2 scaled = *merged * m->before[row];
-        sum = (float2)(fma(a, m->now[row], scaled.x), fma(b, m->now[row], scaled.y));
+        sum = (float2)(fma(sum.x, m->now[row], scaled.x), fma(sum.y, m->now[row], scaled.y));
     }
     *merged = sum;
 }
@@ -729,7 +467,7 @@ static inline void add_split(const struct look *l, const struct scratch *m, cons
     score_split(l, m, r, table, begin, fresh, cells);
     uint pairs = l->head_v / 2, all = cl_ceil_div(r->n, FEW) * pairs;
     uint at = me;
-    struct column c = {at % pairs * 2, at / pairs * FEW, r->n - min(at / pairs * FEW, r->n)};
+    struct column c = column_of(l, m, r, at);
     struct all_values x;
     if (at < all) /* on the way while the scores are weighed */
         start_column(l, m, r, begin, &c, &x);
@@ -743,7 +481,7 @@ static inline void add_split(const struct look *l, const struct scratch *m, cons
         put_sums(l, m, cells, &c, 3, o.a3, o.b3);
         at += ITEMS;
         if (at < all) {
-            c = (struct column){at % pairs * 2, at / pairs * FEW, r->n - at / pairs * FEW};
+            c = column_of(l, m, r, at);
             start_column(l, m, r, begin, &c, &x);
         }
     }

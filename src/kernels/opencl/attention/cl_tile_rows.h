@@ -66,16 +66,6 @@ static inline void tile_merge(const struct look *l, const struct tile_rows_of *m
     *out = sum;
 }
 
-static inline void tile_merge_two(const struct look *l, const struct tile_rows_of *m, uint row, uint begin,
-                                  float2 sum, global float2 *out) {
-    if (!tile_is_first(l, m->end[row], begin)) {
-        float2 scaled = *out * m->before[row];
-        float now = m->now[row];
-        sum = (float2)(fma(sum.x, now, scaled.x), fma(sum.y, now, scaled.y));
-    }
-    *out = sum;
-}
-
 /* Group: the sinks, if there are some; and all sums are there. */
 static inline void tile_sinks(const struct look *l, const struct tile_rows_of *m, const struct rows *r) {
     uint me = get_local_id(0);

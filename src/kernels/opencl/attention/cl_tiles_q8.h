@@ -1,14 +1,13 @@
-/* Attention of many queries, for K and V of Q8_0: a tile of 32 rows against a split of 256 tokens. The
- * integers of the query meet those of K in the matrix engine (TILE_DPAS) or by dot; the values are weighed by
- * f32 fma, as the definition asks.
+/* Attention of many queries, for K and V of Q8_0: a tile of 32 rows against a split of 256 tokens. Integers
+ * meet integers, in the matrix engine (TILE_DPAS) or by dot: those of the query those of K, then the weights
+ * of the split, two planes of bytes as well, those of V.
  *
- * Scores: item (g, slot) has rows 8 * g .. + 8 and the tokens slot, slot + 64, ..: a sub-group's items share
- * rows and a block, so that what is stored of K is the engine's second operand. The weights e of the whole
- * split then lie in local memory. Output: item (slot, lane) has 4 rows by 4 columns (2 where all columns have
- * an item then, too) of up to TILE_WIDTH; what is merged so far is in the output itself. No row is asked
- * which tokens it sees there: e is 0 of those that it does not, and integers times finite scales are finite,
- * so such products are +-0 and change no sum (it begins at +0, and multiples of what is subnormal don't round
- * to -0).
+ * Scores: item (g, slot) has rows 8 * g .. + 8 and tokens 4 * slot .. + 4: a sub-group's items share rows, so
+ * that what is stored of K is the engine's second operand, and four tokens of a row are a word of weights.
+ * The item keeps its e in registers. Output: 64 columns at a time, two groups of V; their weights lie in
+ * local memory as the query's integers do, and item (g, column) has the sums of rows 8 * g .. + 8: what is
+ * stored of V is the second operand too. What is merged so far is in the output itself. No row is asked which
+ * tokens it sees there: e is 0 of those that it does not, and so is the weight.
  *
  * Loops of constant length are written out: left to the compiler they may stay loops, and what they go
  * through is in memory then. Includer: attention.cl, after what both ways share. */
@@ -17,15 +16,20 @@
 
 #include "kernels/opencl/attention/cl_tile_rows.h"
 
-#define TILE_SLOTS (8 * ITEMS / TILE_ROWS) /* items that share rows */
-#define TILE_TEAM  (ITEMS / TILE_ROWS)     /* items that reduce a row's scores */
-#define TILE_LANES (TILE_SLOTS + 1)
-#define TILE_WIDTH 128
-#define TILE_PLANE 64 /* words of 8 rows' integers of 32 dims, high or low */
+#define TILE_SLOTS   (8 * ITEMS / TILE_ROWS) /* items that share rows */
+#define TILE_TEAM    (ITEMS / TILE_ROWS)     /* items that reduce a row's scores */
+#define TILE_LANES   (TILE_SLOTS + 1)
+#define TILE_COLUMNS TILE_SLOTS /* of V, at a time: one for each item */
+#define TILE_PLANE   64         /* words of 8 rows' integers of 32 dims or tokens, high or low */
+#define TILE_BLOCKS  (SPLIT / KV_LAYOUT_BLOCK)
+#define TILE_PARTS   16 /* in which the largest scale of a split is looked for */
+#if TILE_SLOTS * 4 != SPLIT || TILE_COLUMNS != 2 * KV_LAYOUT_GROUP
+#error "an item has four tokens, and a column of two groups"
+#endif
 
 #define TILE_EACH_ROW(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 
-/* Of 8 rows and token slot + TILE_SLOTS * k. */
+/* Of 8 rows and token 4 * slot + k. */
 struct tile_scores {
     float8 of[4];
 };
@@ -34,8 +38,6 @@ struct tile_scores {
 #if CL_SUB_GROUP == 8
 typedef int8 tile_plane; /* item i has bytes 4i .. 4i + 3 of each row */
 __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(int8, int8, int8);
-/* Registers are few: an offset for a pointer, added to where it is used. */
-#define TILE_OFFSETS
 #else
 typedef short8 tile_plane; /* item i has bytes 2i, 2i + 1 */
 __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, int8, int8);
@@ -43,8 +45,16 @@ __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, 
 #endif
 
 struct tile_memory {
-    local float *e;    /* [SPLIT][TILE_ROWS], see tile_weight; partial results of rows */
+    /* Partial results of rows and scales; e of all tokens (tile_weight) while it is summed; then weights: of
+     * two groups, each 8 rows, each block of 32 tokens the planes high and low, as q's. */
+    local float *e;
     local float *part; /* [TILE_ROWS][TILE_TEAM] */
+    local float *top;  /* [head_v / 32][TILE_ROWS][2]: the factor of a row's weights, the unit of its sums */
+    local uint *to;    /* [TILE_ROWS]: what becomes of a row's sums of the split */
+    local uint
+        *block; /* [TILE_BLOCKS]: where they begin in a unit; of which no row sees anything: the nearest */
+    int front, back;           /* behind(): of the first row, and of the last */
+    global const uchar *k, *v; /* the unit of the rows' KV head, and V in it */
     struct tile_rows_of of;
     /* Of 32 dims each: for each 8 rows the planes high and low, word by word (with sub-groups of 16 in the
      * engine half by half) those of all rows; and the scales, [TILE_ROWS]. */
@@ -59,6 +69,9 @@ static inline struct tile_memory tile_memory_in(local float *memory, uint head_k
     m.of = tile_rows_in(m.part + ITEMS);
     m.q = (local uint *)(m.part + ITEMS + TILE_ROWS_WORDS);
     m.d = (local float *)(m.q + TILE_ROWS * head_k / 2);
+    m.to = (local uint *)(m.d + TILE_ROWS * head_k / 32);
+    m.block = m.to + TILE_ROWS;
+    m.top = (local float *)(m.block + TILE_BLOCKS);
     return m;
 }
 
@@ -71,10 +84,10 @@ static inline struct place place_of(uint me) {
     return p;
 }
 
-/* Where the weights of rows row .. + 4 (a multiple of 4) and a token lie in e: shifted so that items which
- * write the same rows of several tokens meet different banks. */
+/* Where e of rows row .. + 4 (a multiple of 4) and a token lies: shifted so that items which write the same
+ * rows of several tokens meet different banks. */
 static inline uint tile_weight(uint token, uint row) {
-    return token * TILE_ROWS + (row ^ (token % 8 * 4));
+    return token * TILE_ROWS + (row ^ (token / 4 % 8 * 4));
 }
 
 /* Group: what is known of rows, and their q; rows that are not there are zero. */
@@ -105,35 +118,45 @@ static inline void tile_queries(const struct look *l, const struct tile_memory *
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
+/* Where something is in a unit, or in its V. Where registers are few an offset, added to the pointer where it
+ * is used. */
+struct tile_place {
+    global const uchar *at;
+#if CL_SUB_GROUP == 8
+    uint more;
+#endif
+};
+
+static inline struct tile_place tile_place_at(global const uchar *unit, uint offset) {
+#if CL_SUB_GROUP == 8
+    struct tile_place p = {unit, offset};
+#else
+    struct tile_place p = {unit + offset};
+#endif
+    return p;
+}
+
+static inline void tile_go_on(struct tile_place *p, uint bytes) {
+#if CL_SUB_GROUP == 8
+    p->more += bytes;
+#else
+    p->at += bytes;
+#endif
+}
+
+#if CL_SUB_GROUP == 8
+#define TILE_LOAD(type, p, bytes) (*(global const type *)((p)->at + ((p)->more + (uint)(bytes))))
+#else
+#define TILE_LOAD(type, p, bytes) (*(global const type *)((p)->at + (int)(bytes)))
+#endif
+
 /* What an item's products of 32 dims are made of. */
 struct tile_dims {
-#ifdef TILE_OFFSETS
-    global const uchar *unit;
-    uint k[4]; /* where in it its tokens' words are */
-#else
-    global const uint *k[4]; /* its tokens' words */
-#endif
-    int scale;             /* bytes from there to the token's scale */
+    struct tile_place k;   /* the words of its four tokens */
+    int scale;             /* bytes from there to the tokens' scales */
     local const uint *q;   /* of 8 rows, planes high and low */
     local const float8 *d; /* their scales */
 };
-
-/* Word n of token k, from these dims on; its scale, or that of the next dims (1). */
-static inline uint tile_word(const struct tile_dims *p, const uint k, uint n) {
-#ifdef TILE_OFFSETS
-    return *(global const uint *)(p->unit + (p->k[k] + n * KV_LAYOUT_STEP));
-#else
-    return p->k[k][n * KV_LAYOUT_BLOCK];
-#endif
-}
-
-static inline half tile_scale(const struct tile_dims *p, const uint k, const uint next) {
-#ifdef TILE_OFFSETS
-    return *(global const half *)(p->unit + (p->k[k] + (uint)p->scale + next * (2 * KV_LAYOUT_BLOCK)));
-#else
-    return ((global const half *)((global const uchar *)p->k[k] + p->scale))[next * KV_LAYOUT_BLOCK];
-#endif
-}
 
 static inline void tile_add(const struct tile_dims *p, int8 i, half scale, float8 *s) {
     float8 by = *p->d * (float)scale;
@@ -142,41 +165,73 @@ static inline void tile_add(const struct tile_dims *p, int8 i, half scale, float
 #undef ADD
 }
 
+/* Eight words, `stride` bytes apart: 32 dims of a key, or a column of V of 32 tokens. */
+static inline int8 tile_value_at(const struct tile_place *p, uint stride) {
+#define WORD(n) TILE_LOAD(int, p, n *stride)
+    return (int8)(WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7));
+#undef WORD
+}
+
 #ifdef TILE_DPAS
-/* 32 dims of a token. */
-struct tile_key {
-    int8 word;
-    half d;
+/* Eight words of each of four tokens. Where registers suffice they are loaded together, in the order of
+ * memory; else a token's when its turn comes. */
+#if CL_SUB_GROUP == 16
+struct tile_keys {
+    uint4 w0, w1, w2, w3, w4, w5, w6, w7;
 };
 
-static inline struct tile_key tile_key_at(const struct tile_dims *p, const uint k, const uint next) {
-    struct tile_key key;
-#define WORD(n) key.word.s##n = (int)tile_word(p, k, 8 * next + n);
-    TILE_EACH_ROW(WORD)
-#undef WORD
-    key.d = tile_scale(p, k, next);
-    return key;
+static inline struct tile_keys tile_keys_at(const struct tile_dims *p) {
+    struct tile_keys x;
+#define LOAD(n) x.w##n = TILE_LOAD(uint4, &p->k, n * KV_LAYOUT_STEP);
+    TILE_EACH_ROW(LOAD)
+#undef LOAD
+    return x;
 }
 
-/* s += of token k. Where registers suffice the next one is loaded before: it is in next. */
-static inline void tile_product(const struct tile_dims *p, tile_plane high, tile_plane low, const uint k,
-                                struct tile_key *next, struct tile_scores *s) {
-#ifdef TILE_OFFSETS
-    struct tile_key key = tile_key_at(p, k, 0);
-    (void)next;
+#define TILE_KEY(x, t)                                                                                       \
+    as_int8((uint8)(x.w0.s##t, x.w1.s##t, x.w2.s##t, x.w3.s##t, x.w4.s##t, x.w5.s##t, x.w6.s##t, x.w7.s##t))
 #else
-    struct tile_key key = *next;
-    *next = tile_key_at(p, (k + 1) % 4, (k + 1) / 4);
-#endif
-    int8 sums = intel_sub_group_i8_i8_matrix_mad_k32(high, key.word, (int8)(0));
-    tile_add(p, intel_sub_group_i8_i8_matrix_mad_k32(low, key.word, sums * 128), key.d, &s->of[k]);
+struct tile_keys {
+    struct tile_place of[4];
+};
+
+static inline struct tile_keys tile_keys_at(const struct tile_dims *p) {
+    struct tile_keys x;
+    x.of[0] = x.of[1] = x.of[2] = x.of[3] = p->k;
+    tile_go_on(&x.of[1], 4);
+    tile_go_on(&x.of[2], 8);
+    tile_go_on(&x.of[3], 12);
+    return x;
 }
-#else
-/* Products with the two planes of the query. */
+
+#define TILE_KEY(x, t) tile_value_at(&(x).of[t], KV_LAYOUT_STEP)
+#endif
+
+static inline void tile_product(const struct tile_dims *p, tile_plane high, tile_plane low, int8 key, half d,
+                                float8 *s) {
+    int8 sums = intel_sub_group_i8_i8_matrix_mad_k32(high, key, (int8)(0));
+    tile_add(p, intel_sub_group_i8_i8_matrix_mad_k32(low, key, sums * 128), d, s);
+}
+
+static inline void tile_products(const struct tile_dims *p, struct tile_scores *s) {
+    uint item = get_sub_group_local_id();
+    struct tile_keys x = tile_keys_at(p);
+    half4 d = TILE_LOAD(half4, &p->k, p->scale);
+    tile_plane high = ((local const tile_plane *)p->q)[item];
+    tile_plane low = ((local const tile_plane *)(p->q + TILE_PLANE))[item];
+    tile_product(p, high, low, TILE_KEY(x, 0), d.x, &s->of[0]);
+    tile_product(p, high, low, TILE_KEY(x, 1), d.y, &s->of[1]);
+    tile_product(p, high, low, TILE_KEY(x, 2), d.z, &s->of[2]);
+    tile_product(p, high, low, TILE_KEY(x, 3), d.w, &s->of[3]);
+}
+#endif
+
+/* Products of 8 rows with two planes of bytes. */
 struct tile_sums {
     int8 high, low;
 };
 
+#ifndef TILE_DPAS
 static inline void tile_dots(struct tile_sums *to, local const uint4 *q, uint word) {
     char4 a = as_char4(word);
     uint4 x = q[0], y = q[1], v = q[TILE_PLANE / 4], w = q[TILE_PLANE / 4 + 1];
@@ -196,22 +251,30 @@ static inline void tile_dots(struct tile_sums *to, local const uint4 *q, uint wo
 #undef DOT
 }
 
-/* s += of token k, whose first word is in next; then that of the one after it is. */
-static inline void tile_products(const struct tile_dims *p, const uint k, uint *next, struct tile_scores *s) {
+/* s += of token t. */
+static inline void tile_product(const struct tile_dims *p, const uint t, half d, float8 *s) {
     struct tile_sums sums = {0, 0};
-    half scale = tile_scale(p, k, 0);
+    struct tile_place at = p->k;
+    tile_go_on(&at, 4 * t);
     local const uint4 *q = (local const uint4 *)p->q;
+    uint next = TILE_LOAD(uint, &at, 0);
 #pragma unroll 1
-    for (uint n = 1; n < 8; n++) {
-        uint word = *next;
-        *next = tile_word(p, k, n);
+    for (uint n = 1; n <= 8; n++) {
+        uint word = next;
+        tile_go_on(&at, KV_LAYOUT_STEP);
+        next = TILE_LOAD(uint, &at, 0); /* the last is the next dims', or V's */
         tile_dots(&sums, q, word);
         q += 2;
     }
-    uint word = *next;
-    *next = tile_word(p, (k + 1) % 4, (k + 1) / 4 * 8);
-    tile_dots(&sums, q, word);
-    tile_add(p, sums.high * 128 + sums.low, scale, &s->of[k]);
+    tile_add(p, sums.high * 128 + sums.low, d, s);
+}
+
+static inline void tile_products(const struct tile_dims *p, struct tile_scores *s) {
+    half4 d = TILE_LOAD(half4, &p->k, p->scale);
+    tile_product(p, 0, d.x, &s->of[0]);
+    tile_product(p, 1, d.y, &s->of[1]);
+    tile_product(p, 2, d.z, &s->of[2]);
+    tile_product(p, 3, d.w, &s->of[3]);
 }
 #endif
 
@@ -222,120 +285,121 @@ static inline void tile_hide(const struct look *l, int8 end, uint begin, int tok
 #undef HIDE
 }
 
-/* The products of the item's rows and tokens, scaled. Blocks of which no row sees anything may not exist: the
- * nearest that does is read. Loads go past a block's K, into its V. */
-static inline void tile_score(const struct look *l, const struct tile_memory *m, const struct rows *r,
-                              global const uint *table, uint begin, struct tile_scores *s) {
+/* Blocks of a split of which some row sees something; others may not exist. */
+struct tile_span {
+    int first, end; /* tokens */
+};
+
+static inline struct tile_span tile_span_of(const struct look *l, const struct tile_memory *m, uint begin) {
+    struct tile_span s = {max(hidden_of(l, m->front - (int)begin, begin), 0),
+                          min(m->back - (int)begin, SPLIT)};
+    return s;
+}
+
+/* All rows see the whole split. */
+static inline bool tile_whole(const struct look *l, const struct tile_memory *m, uint begin) {
+    return m->front - (int)begin >= SPLIT && hidden_of(l, m->back - (int)begin, begin) <= 0;
+}
+
+/* They all are there, and have seen something of an earlier one. */
+static inline bool tile_all_merge(const struct look *l, const struct tile_memory *m, const struct rows *r,
+                                  uint begin) {
+    return r->n == TILE_ROWS && tile_whole(l, m, begin) && !tile_is_first(l, m->back, begin);
+}
+
+/* The products of the item's rows and tokens, scaled. */
+static inline void tile_score(const struct look *l, const struct tile_memory *m, uint begin,
+                              struct tile_scores *s) {
     struct place p = place_of(get_local_id(0));
-    int most = (min(seen(l, r, r->n - 1, begin), SPLIT) - 1) / KV_LAYOUT_BLOCK;
-    int least = max(hidden(l, r, 0, begin), 0) / KV_LAYOUT_BLOCK;
     struct tile_dims of;
-    uint slot = p.slot % KV_LAYOUT_BLOCK;
-#ifdef TILE_OFFSETS
-    of.unit = cl_unit_at(&l->cache, r->head);
-    const uint unit = 4 * slot, step = 1;
-#else
-    global const uint *unit = (global const uint *)cl_unit_at(&l->cache, r->head) + slot;
-    const uint step = 4; /* bytes of what k counts */
-#endif
-    of.scale = (int)kv_layout_scales(KV_LAYOUT_Q8_0, l->head_k) - 2 * (int)slot;
+    const uint token = 4 * p.slot % KV_LAYOUT_BLOCK;
+    of.k = tile_place_at(m->k, m->block[4 * p.slot / KV_LAYOUT_BLOCK] + 4 * token);
+    of.scale = (int)kv_layout_scales(KV_LAYOUT_Q8_0, l->head_k) - 2 * (int)token;
     of.q = m->q + p.row / 8 * 2 * TILE_PLANE;
-#define BEGIN(i)                                                                                             \
-    block = (uint)clamp((int)((i * TILE_SLOTS + p.slot) / KV_LAYOUT_BLOCK), least, most);                    \
-    of.k[i] = unit + block_of(l, table, begin + block * KV_LAYOUT_BLOCK) / step;                             \
-    s->of[i] = 0.0f;
-    uint block;
-    BEGIN(0)
-    BEGIN(1)
-    BEGIN(2)
-    BEGIN(3)
-#undef BEGIN
-#ifdef TILE_DPAS
-    struct tile_key next = tile_key_at(&of, 0, 0);
-    uint item = get_sub_group_local_id();
-#else
-    uint next = tile_word(&of, 0, 0);
-#endif
     of.d = (local const float8 *)(m->d + p.row);
+    s->of[0] = s->of[1] = s->of[2] = s->of[3] = 0.0f;
 #pragma unroll 1
     for (uint g = 0; g < l->head_k / 32; g++) {
-#ifdef TILE_DPAS
-        tile_plane high = ((local const tile_plane *)of.q)[item];
-        tile_plane low = ((local const tile_plane *)(of.q + TILE_PLANE))[item];
-        tile_product(&of, high, low, 0, &next, s);
-        tile_product(&of, high, low, 1, &next, s);
-        tile_product(&of, high, low, 2, &next, s);
-        tile_product(&of, high, low, 3, &next, s);
-#else
-        tile_products(&of, 0, &next, s);
-        tile_products(&of, 1, &next, s);
-        tile_products(&of, 2, &next, s);
-        tile_products(&of, 3, &next, s);
-#endif
+        tile_products(&of, s);
         of.q += TILE_ROWS / 8 * 2 * TILE_PLANE;
         of.d += TILE_ROWS / 8;
-#define NEXT(i) of.k[i] += 8 * KV_LAYOUT_STEP / step;
-        NEXT(0)
-        NEXT(1)
-        NEXT(2)
-        NEXT(3)
-#undef NEXT
+        tile_go_on(&of.k, 8 * KV_LAYOUT_STEP);
         of.scale -= (8 * 4 - 2) * KV_LAYOUT_BLOCK;
     }
     s->of[0] *= l->scale;
     s->of[1] *= l->scale;
     s->of[2] *= l->scale;
     s->of[3] *= l->scale;
-    if (seen(l, r, 0, begin) >= SPLIT && hidden(l, r, r->n - 1, begin) <= 0)
+    if (tile_whole(l, m, begin))
         return;
     int8 end = *(local const int8 *)(m->of.end + p.row) - (int)begin;
-    tile_hide(l, end, begin, (int)p.slot, &s->of[0]);
-    tile_hide(l, end, begin, (int)(p.slot + TILE_SLOTS), &s->of[1]);
-    tile_hide(l, end, begin, (int)(p.slot + 2 * TILE_SLOTS), &s->of[2]);
-    tile_hide(l, end, begin, (int)(p.slot + 3 * TILE_SLOTS), &s->of[3]);
+    tile_hide(l, end, begin, (int)(4 * p.slot), &s->of[0]);
+    tile_hide(l, end, begin, (int)(4 * p.slot + 1), &s->of[1]);
+    tile_hide(l, end, begin, (int)(4 * p.slot + 2), &s->of[2]);
+    tile_hide(l, end, begin, (int)(4 * p.slot + 3), &s->of[3]);
 }
 
 static inline float tile_larger(float a, float b) {
     return a > b ? a : b;
 }
 
-/* Of eight numbers `apart`: the largest; the sum as the last steps of sum128's tree have it. */
+/* The largest of eight numbers `apart`. */
 static inline float tile_largest8(local const float *x, const uint apart) {
     float a = tile_larger(x[0], x[apart]), b = tile_larger(x[2 * apart], x[3 * apart]);
     float c = tile_larger(x[4 * apart], x[5 * apart]), d = tile_larger(x[6 * apart], x[7 * apart]);
     return tile_larger(tile_larger(a, b), tile_larger(c, d));
 }
 
-static inline float tile_sum8(local const float *x, const uint apart) {
-    float a = x[0] + x[4 * apart], b = x[apart] + x[5 * apart];
-    float c = x[2 * apart] + x[6 * apart], d = x[3 * apart] + x[7 * apart];
+/* Of four rows and eight tokens 32 apart: halves are added to halves, as sum128's tree does. */
+static inline float4 tile_sum8(local const float *e, uint token, uint row) {
+#define AT(i) (*(local const float4 *)(e + tile_weight(token + 32 * i, row)))
+    float4 a = AT(0) + AT(4), b = AT(1) + AT(5), c = AT(2) + AT(6), d = AT(3) + AT(7);
+#undef AT
+    float4 even = a + c, odd = b + d;
+    return even + odd;
+}
+
+/* Of 32 numbers, TILE_ROWS apart, what is left of the tree. */
+static inline float tile_sum32(local const float *x) {
+    float v[8];
+#pragma unroll
+    for (uint i = 0; i < 8; i++) {
+        float even = x[i * TILE_ROWS] + x[(i + 16) * TILE_ROWS];
+        float odd = x[(i + 8) * TILE_ROWS] + x[(i + 24) * TILE_ROWS];
+        v[i] = even + odd;
+    }
+    float a = v[0] + v[4], b = v[1] + v[5], c = v[2] + v[6], d = v[3] + v[7];
     float even = a + c, odd = b + d;
     return even + odd;
 }
 
+/* e, but where it is +0 by definition, here it is below 2^-125: then its weight is 0 as well, and the sum, in
+ * which one e is 1, is the same. So of tokens that a row does not see (s is -INFINITY; and of a row that sees
+ * none the maximum too, whose difference is NaN). */
 static inline float tile_exp(float s, float most) {
-    float x =
-        s - (most == -INFINITY ? 0.0f : most); /* of a row that sees nothing: -INFINITY less itself is NaN */
-    float e = num_exp_within(x);
-    return x < NUM_EXP_MIN ? 0.0f : e;
+    return num_exp_within(fmax(s - most, NUM_EXP_MIN));
 }
 
-/* Group: scores to e, in local memory; the next merge of every row to before and now. Sums as sum128's tree
- * has them: an item those of tokens 128 and 64 apart, then eight items of a row those of 32, 16, 8, then one.
- */
+/* What becomes of a row's sums of a split: nothing, it sees none of it; they are the first, or merged. */
+#define TILE_NONE  0
+#define TILE_FIRST 1
+#define TILE_MERGE 2
+
+/* Group: scores to e; the next merge of every row to before and now. Sums as sum128's tree has them: through
+ * local memory, where an item adds what is 128, 64 and 32 tokens apart of four rows, then one what is 16
+ * apart and less of one row. */
 static inline void tile_weights(const struct look *l, const struct tile_memory *m, const struct rows *r,
                                 uint begin, struct tile_scores *s) {
     uint me = get_local_id(0);
     struct place p = place_of(me);
     local float *lane = m->e + p.row * TILE_LANES + p.slot; /* [TILE_ROWS][TILE_LANES] */
-    local const float *mine = m->e + me / TILE_TEAM * TILE_LANES + me % TILE_TEAM;
 #define MOST(i)                                                                                              \
     lane[i * TILE_LANES] =                                                                                   \
         tile_larger(tile_larger(s->of[0].s##i, s->of[1].s##i), tile_larger(s->of[2].s##i, s->of[3].s##i));
     TILE_EACH_ROW(MOST)
 #undef MOST
     barrier(CLK_LOCAL_MEM_FENCE);
-    m->part[me] = tile_largest8(mine, TILE_TEAM);
+    m->part[me] = tile_largest8(m->e + me / TILE_TEAM * TILE_LANES + me % TILE_TEAM, TILE_TEAM);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (me < TILE_ROWS)
         m->of.now[me] = tile_largest8(m->part + me * TILE_TEAM, 1);
@@ -345,178 +409,278 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
     s->of[0].s##i = tile_exp(s->of[0].s##i, most.s##i);                                                      \
     s->of[1].s##i = tile_exp(s->of[1].s##i, most.s##i);                                                      \
     s->of[2].s##i = tile_exp(s->of[2].s##i, most.s##i);                                                      \
-    s->of[3].s##i = tile_exp(s->of[3].s##i, most.s##i);                                                      \
-    even = s->of[0].s##i + s->of[2].s##i, odd = s->of[1].s##i + s->of[3].s##i;                               \
-    lane[i * TILE_LANES] = even + odd;
-    float even, odd;
+    s->of[3].s##i = tile_exp(s->of[3].s##i, most.s##i);
     TILE_EACH_ROW(EXP)
 #undef EXP
+#define PUT(k)                                                                                               \
+    *(local float4 *)(m->e + tile_weight(4 * p.slot + k, p.row)) = s->of[k].lo;                              \
+    *(local float4 *)(m->e + tile_weight(4 * p.slot + k, p.row + 4)) = s->of[k].hi;
+    PUT(0)
+    PUT(1)
+    PUT(2)
+    PUT(3)
+#undef PUT
     barrier(CLK_LOCAL_MEM_FENCE);
-    m->part[me] = tile_sum8(mine, TILE_TEAM);
+    float4 sum = tile_sum8(m->e, me / TILE_TEAM, me % TILE_TEAM * 4);
     barrier(CLK_LOCAL_MEM_FENCE);
-#define SHARE(k)                                                                                             \
-    *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row)) = s->of[k].lo;                     \
-    *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row + 4)) = s->of[k].hi;
-    SHARE(0)
-    SHARE(1)
-    SHARE(2)
-    SHARE(3)
-#undef SHARE
+    ((local float4 *)m->e)[me] = sum; /* [32 tokens][TILE_ROWS] */
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (me < TILE_ROWS) {
-        m->of.before[me] = tile_sum8(m->part + me * TILE_TEAM, 1);
+        m->of.before[me] = tile_sum32(m->e + me);
         tile_plan(l, &m->of, r, begin);
+        int end = m->of.end[me];
+        bool sees = me < r->n && tile_sees(l, end, begin);
+        m->to[me] = !sees ? TILE_NONE : tile_is_first(l, end, begin) ? TILE_FIRST : TILE_MERGE;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* What an item has of the output: rows row .. + 4, four columns from 4 * lane on (wide), or two from 2 * lane
- * on. */
-struct output {
-    uint row, column;
-    bool mine; /* it has something */
-};
-
-static inline struct output output_of(const bool wide, const struct look *l, uint from) {
-    uint me = get_local_id(0), columns = wide ? 4 : 2;
-    uint lanes = min(l->head_v - from, (uint)TILE_WIDTH) / columns, slot = me / lanes;
-    struct output o = {min(slot * 4, (uint)TILE_ROWS - 4), from + me % lanes * columns, slot < TILE_ROWS / 4};
-    return o;
-}
-
-/* Eight tokens of an item's columns; of two columns each four have one half of four. */
-struct tile_value {
-    uint4 first, second;
-    half4 d, e;
-};
-
-static inline struct tile_value tile_value_at(const bool wide, const struct look *l, global const uchar *v,
-                                              uint column, uint t) {
-    struct tile_value x;
-    global const uint *words = (global const uint *)v + t / 4 * l->head_v + column;
-    global const half4 *d = (global const half4 *)(v + kv_layout_scales(KV_LAYOUT_Q8_0, l->head_v)) +
-                            column / 32 * (KV_LAYOUT_BLOCK / 4) + t / 4;
-    if (wide) {
-        x.first = *(global const uint4 *)words;
-        x.second = *(global const uint4 *)(words + l->head_v);
-    } else {
-        x.first.lo = *(global const uint2 *)words;
-        x.second.lo = *(global const uint2 *)(words + l->head_v);
+/* Group: the split's blocks. A barrier follows. */
+static inline void tile_blocks(const struct look *l, const struct tile_memory *m, global const uint *table,
+                               uint begin) {
+    struct tile_span span = tile_span_of(l, m, begin);
+    int me = (int)get_local_id(0);
+    if (me < TILE_BLOCKS) {
+        int block = clamp(me, span.first / KV_LAYOUT_BLOCK, (span.end - 1) / KV_LAYOUT_BLOCK);
+        m->block[me] = block_of(l, table, begin + (uint)block * KV_LAYOUT_BLOCK);
     }
-    x.d = d[0];
-    x.e = d[1];
-    return x;
 }
 
-/* Rows of an item's output. */
-struct tile_sum {
-    float4 a, b, c, d;
-};
+/* Group: the factors and units of what rows see of the split. Where all see all of it, row 0's stand for all:
+ * then its scales are looked at once, else for each row. */
+static inline void tile_tops(const struct look *l, const struct tile_memory *m, uint begin) {
+    const uint groups = l->head_v / 32, n = tile_whole(l, m, begin) ? 1 : TILE_ROWS, me = get_local_id(0);
+    global const uchar *scales = m->v + kv_layout_scales(KV_LAYOUT_Q8_0, l->head_v);
+    for (uint i = me; i < groups * n * TILE_PARTS; i += ITEMS) {
+        uint part = i % TILE_PARTS, row = i / TILE_PARTS % n, g = i / TILE_PARTS / n;
+        uint token = part * (SPLIT / TILE_PARTS);
+        int end = m->of.end[row] - (int)begin, first = hidden_of(l, end, begin) - (int)token;
+        global const half4 *at = (global const half4 *)(scales + m->block[token / KV_LAYOUT_BLOCK]) +
+                                 g * (KV_LAYOUT_BLOCK / 4) + token % KV_LAYOUT_BLOCK / 4;
+        end -= (int)token;
+        float a = larger_scale(larger_scale(0.0f, seen_scales(at[0], first, end)),
+                               seen_scales(at[1], first - 4, end - 4));
+        m->e[i] = larger_scale(larger_scale(a, seen_scales(at[2], first - 8, end - 8)),
+                               seen_scales(at[3], first - 12, end - 12));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < groups * TILE_ROWS; i += ITEMS) {
+        local const float *of = m->e + (n == 1 ? i / TILE_ROWS : i) * TILE_PARTS;
+        float most = tile_larger(tile_largest8(of, 1), tile_largest8(of + 8, 1));
+        m->top[2 * i] = NUM_QUANT_WEIGHT * cl_inverse(most);
+        m->top[2 * i + 1] = most * NUM_QUANT_WEIGHT_INVERSE;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
 
-/* o += e * v of a token, whose integers are byte n of the words. */
-static inline void tile_add_token(const bool wide, local const float *e, float scale, uint4 v, const uint n,
-                                  struct tile_sum *o) {
-    float4 by = *(local const float4 *)e * scale;
-#define COLUMN(at)                                                                                           \
+/* Four weights of 16 bits, 128 above, as two words of bytes: high bytes, and low ones less 128. */
+static inline uint2 tile_bytes(uint a, uint b, uint c, uint d) {
+    uchar4 w = as_uchar4(a), x = as_uchar4(b), y = as_uchar4(c), z = as_uchar4(d);
+    uint high = as_uint((uchar4)(w.y, x.y, y.y, z.y)), low = as_uint((uchar4)(w.x, x.x, y.x, z.x));
+    return (uint2)(high, low ^ 0x80808080u);
+}
+
+/* Word n of an item's rows and tokens. In sub-groups of 16 the engine's items have two tokens of each row, so
+ * a word has two of two rows; else it has a row's four. */
+#define TILE_BITS(t, row) NUM_BITS(fma(s->of[t].s##row, scale.s##t *top[whole ? 0 : 2 * row], round))
+#define TILE_WORD(n, row, other, t0, t1, t2, t3)                                                             \
     {                                                                                                        \
-        float x = (float)(char)(v.at >> 8 * n & 255u);                                                       \
-        o->a.at = fma(by.x, x, o->a.at);                                                                     \
-        o->b.at = fma(by.y, x, o->b.at);                                                                     \
-        o->c.at = fma(by.z, x, o->c.at);                                                                     \
-        o->d.at = fma(by.w, x, o->d.at);                                                                     \
+        uint2 word =                                                                                         \
+            tile_bytes(TILE_BITS(t0, row), TILE_BITS(t1, row), TILE_BITS(t2, other), TILE_BITS(t3, other));  \
+        high.s##n = word.x, low.s##n = word.y;                                                               \
     }
-    COLUMN(x)
-    COLUMN(y)
-    if (wide) {
-        COLUMN(z)
-        COLUMN(w)
-    }
-#undef COLUMN
+#if defined TILE_DPAS && CL_SUB_GROUP == 16
+#define TILE_FOUR_WORDS(a, b)                                                                                \
+    TILE_WORD(0, 0, 1, a, b, a, b)                                                                           \
+    TILE_WORD(1, 2, 3, a, b, a, b)                                                                           \
+    TILE_WORD(2, 4, 5, a, b, a, b)                                                                           \
+    TILE_WORD(3, 6, 7, a, b, a, b)
+#define TILE_LOW_WORDS  TILE_FOUR_WORDS(0, 1)
+#define TILE_HIGH_WORDS TILE_FOUR_WORDS(2, 3)
+#else
+#define TILE_FOUR_WORDS(a, b, c, d)                                                                          \
+    TILE_WORD(0, a, a, 0, 1, 2, 3)                                                                           \
+    TILE_WORD(1, b, b, 0, 1, 2, 3)                                                                           \
+    TILE_WORD(2, c, c, 0, 1, 2, 3)                                                                           \
+    TILE_WORD(3, d, d, 0, 1, 2, 3)
+#define TILE_LOW_WORDS  TILE_FOUR_WORDS(0, 1, 2, 3)
+#define TILE_HIGH_WORDS TILE_FOUR_WORDS(4, 5, 6, 7)
+#endif
+
+/* Item: its weights of a group of V to local memory; of its tokens' scales, and the factor of all rows
+ * (whole) or of each. */
+static inline void tile_put_weights(const struct tile_scores *s, const bool whole, half4 d,
+                                    local const float *top, local uint *to) {
+    float4 scale = {(float)d.x, (float)d.y, (float)d.z, (float)d.w};
+    const float round = NUM_ROUND + 128.0f;
+    local uint4 *at = (local uint4 *)to;
+    uint4 high, low;
+    TILE_LOW_WORDS
+    at[0] = high;
+    at[TILE_PLANE / 4] = low;
+    TILE_HIGH_WORDS
+    at[1] = high;
+    at[TILE_PLANE / 4 + 1] = low;
 }
 
-/* A scale of a token that no row sees may be no number: 0 then. */
-static inline half4 tile_finite(half4 d, int t, int first, int end) {
-    d.x = t >= first && t < end ? d.x : (half)0.0f;
-    d.y = t + 1 >= first && t + 1 < end ? d.y : (half)0.0f;
-    d.z = t + 2 >= first && t + 2 < end ? d.z : (half)0.0f;
-    d.w = t + 3 >= first && t + 3 < end ? d.w : (half)0.0f;
-    return d;
+/* Where the weights of a group of V (0, 1), of 8 rows from row on and a block begin. */
+static inline local uint *tile_weights_at(const struct tile_memory *m, uint group, uint row, uint block) {
+    return (local uint *)m->e + ((group * (TILE_ROWS / 8) + row / 8) * TILE_BLOCKS + block) * 2 * TILE_PLANE;
 }
 
-/* Item: a row's columns of this split into the output. */
-static inline void tile_merge_row(const bool wide, const struct look *l, const struct tile_memory *m,
-                                  const struct rows *r, const struct output *at, uint row, uint begin,
-                                  float4 sum) {
-    if (!at->mine || row >= r->n || !tile_sees(l, m->of.end[row], begin))
+/* Group: the weights of the split of two groups of V, from column `from` on. */
+static inline void tile_share(const struct look *l, const struct tile_memory *m, uint begin, uint from,
+                              const struct tile_scores *s) {
+    struct place p = place_of(get_local_id(0));
+    struct tile_span span = tile_span_of(l, m, begin);
+    const int token = 4 * (int)p.slot;
+    const bool whole = CL_SUB_GROUP == 16 && tile_whole(l, m, begin); /* two ways take registers */
+    global const half4 *scales = (global const half4 *)(m->v + kv_layout_scales(KV_LAYOUT_Q8_0, l->head_v) +
+                                                        m->block[4 * p.slot / KV_LAYOUT_BLOCK]) +
+                                 p.slot % (KV_LAYOUT_BLOCK / 4);
+    uint groups = min((l->head_v - from) / 32, 2u);
+#pragma unroll 1
+    for (uint i = 0; i < groups; i++) {
+        uint g = from / 32 + i;
+        half4 d = scales[g * (KV_LAYOUT_BLOCK / 4)];
+        local const float *top = m->top + 2 * (g * TILE_ROWS + p.row);
+        local uint *to =
+            tile_weights_at(m, i, p.row, p.slot / (KV_LAYOUT_BLOCK / 4)) + p.slot % (KV_LAYOUT_BLOCK / 4) * 8;
+        if (whole)
+            tile_put_weights(s, true, d, top, to);
+        else
+            tile_put_weights(s, false, seen_scales(d, span.first - token, span.end - token), top, to);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* sums += the weights of a block times its values. */
+static inline void tile_add_block(struct tile_sums *sums, local const uint *weights, int8 v) {
+#ifdef TILE_DPAS
+    uint item = get_sub_group_local_id();
+    tile_plane high = ((local const tile_plane *)weights)[item];
+    tile_plane low = ((local const tile_plane *)(weights + TILE_PLANE))[item];
+    sums->high = intel_sub_group_i8_i8_matrix_mad_k32(high, v, sums->high);
+    sums->low = intel_sub_group_i8_i8_matrix_mad_k32(low, v, sums->low);
+#else
+    local const uint4 *q = (local const uint4 *)weights;
+#define DOTS(n) tile_dots(sums, q + 2 * n, (uint)v.s##n);
+    TILE_EACH_ROW(DOTS)
+#undef DOTS
+#endif
+}
+
+/* Item: a row's column of this split into the output. */
+static inline void tile_merge_row(const struct look *l, const struct tile_memory *m, uint row, uint column,
+                                  float sum) {
+    uint to = m->to[row];
+    if (to == TILE_NONE)
         return;
-    if (wide)
-        tile_merge(l, &m->of, row, begin, sum, tile_out(l, &m->of, row) + at->column / 4);
-    else
-        tile_merge_two(l, &m->of, row, begin, sum.lo,
-                       (global float2 *)tile_out(l, &m->of, row) + at->column / 2);
+    global float *out = (global float *)tile_out(l, &m->of, row) + column;
+    if (to == TILE_MERGE) {
+        float scaled = *out * m->of.before[row];
+        sum = fma(sum, m->of.now[row], scaled);
+    }
+    *out = sum;
 }
 
-/* Group: the split's values of columns from on, weighed by e, merged into the output. */
-static inline void tile_values(const bool wide, const struct look *l, const struct tile_memory *m,
-                               const struct rows *r, global const uint *table, uint begin, uint from) {
-    struct output at = output_of(wide, l, from);
-    global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
-    struct tile_sum o = {0.0f, 0.0f, 0.0f, 0.0f};
-    /* What some row sees: only that is known to be finite. */
-    int first = hidden(l, r, 0, begin), end = seen(l, r, r->n - 1, begin);
-    uint block = (uint)max(first, 0) / KV_LAYOUT_BLOCK;
-    uint until = cl_ceil_div((uint)min(end, SPLIT), KV_LAYOUT_BLOCK);
-    global const uchar *v = unit + block_of(l, table, begin + block * KV_LAYOUT_BLOCK);
-    struct tile_value next = tile_value_at(wide, l, v, at.column, 0);
+/* The same of eight rows, all of which are merged. */
+static inline void tile_merge_rows(const struct look *l, const struct tile_memory *m, uint row, uint column,
+                                   float8 sum) {
+    global float *base = (global float *)(l->out.base + l->out.f32) + column;
+    uint8 at = *(local const uint8 *)(m->of.out + row);
+    float8 before = *(local const float8 *)(m->of.before + row),
+           now = *(local const float8 *)(m->of.now + row);
+    float8 out;
+#define READ(i) out.s##i = base[at.s##i];
+    TILE_EACH_ROW(READ)
+#undef READ
+    float8 scaled = out * before;
+    out = fma(sum, now, scaled);
+#define WRITE(i) base[at.s##i] = out.s##i;
+    TILE_EACH_ROW(WRITE)
+#undef WRITE
+}
+
+/* A column of a block of V. */
+static inline int8 tile_block_at(const struct look *l, const struct tile_memory *m, uint block, uint column) {
+    struct tile_place p = tile_place_at(m->v, 4 * column);
+    tile_go_on(&p, m->block[block]);
+    return tile_value_at(&p, 4 * l->head_v);
+}
+
+/* Group: the split's values of 64 columns from `from` on, weighed, merged into the output. */
+static inline void tile_values(const struct look *l, const struct tile_memory *m, const struct rows *r,
+                               uint begin, uint from) {
+    struct place p = place_of(get_local_id(0));
+    struct tile_span span = tile_span_of(l, m, begin);
+    bool mine = from + p.slot < l->head_v; /* else any that is */
+    uint column = mine ? from + p.slot : from, group = mine ? p.slot / 32 : 0;
+    uint block = (uint)span.first / KV_LAYOUT_BLOCK, until = cl_ceil_div((uint)span.end, KV_LAYOUT_BLOCK);
+    local const uint *weights = tile_weights_at(m, group, p.row, block);
+    struct tile_sums sums = {0, 0};
+#define BLOCK(b)      tile_block_at(l, m, b, column)
+#define ADD(b, value) tile_add_block(&sums, weights + b * 2 * TILE_PLANE, value)
+    if (CL_SUB_GROUP == 16 &&
+        tile_whole(l, m, begin)) { /* the next block is on the way; without a loop it need not be moved */
+        int8 v0 = BLOCK(0), v1 = BLOCK(1);
+        ADD(0, v0);
+        int8 v2 = BLOCK(2);
+        ADD(1, v1);
+        int8 v3 = BLOCK(3);
+        ADD(2, v2);
+        int8 v4 = BLOCK(4);
+        ADD(3, v3);
+        int8 v5 = BLOCK(5);
+        ADD(4, v4);
+        int8 v6 = BLOCK(6);
+        ADD(5, v5);
+        int8 v7 = BLOCK(7);
+        ADD(6, v6);
+        ADD(7, v7);
+    } else {
 #pragma unroll 1
-    for (; block < until; block++) {
-        int t = (int)(block * KV_LAYOUT_BLOCK);
-        bool whole = t >= first && t + KV_LAYOUT_BLOCK <= end;
-        global const uchar *after =
-            unit + block_of(l, table, begin + min(block + 1, until - 1) * KV_LAYOUT_BLOCK);
-#pragma unroll 1
-        for (uint j = 0; j < KV_LAYOUT_BLOCK; j += 8, t += 8) {
-            struct tile_value now = next;
-            bool over = j + 8 == KV_LAYOUT_BLOCK;
-            next = tile_value_at(wide, l, over ? after : v, at.column, over ? 0 : j + 8);
-            if (!whole) {
-                now.d = tile_finite(now.d, t, first, end);
-                now.e = tile_finite(now.e, t + 4, first, end);
-            }
-            if (!at.mine)
-                continue;
-            local const float *e = m->e + t * TILE_ROWS;
-#define TOKEN(a, c, scale, words)                                                                            \
-    tile_add_token(wide, e + tile_weight(a, at.row), (float)now.scale.c, now.words, a % 4, &o);
-            TOKEN(0, x, d, first)
-            TOKEN(1, y, d, first)
-            TOKEN(2, z, d, first)
-            TOKEN(3, w, d, first)
-            TOKEN(4, x, e, second) TOKEN(5, y, e, second) TOKEN(6, z, e, second) TOKEN(7, w, e, second)
-#undef TOKEN
+        for (; block < until; block++) {
+            ADD(0, BLOCK(block));
+            weights += 2 * TILE_PLANE;
         }
-        v = after;
     }
-    tile_merge_row(wide, l, m, r, &at, at.row, begin, o.a);
-    tile_merge_row(wide, l, m, r, &at, at.row + 1, begin, o.b);
-    tile_merge_row(wide, l, m, r, &at, at.row + 2, begin, o.c);
-    tile_merge_row(wide, l, m, r, &at, at.row + 3, begin, o.d);
+#undef ADD
+#undef BLOCK
+    local const float *units = m->top + 2 * (column / 32 * TILE_ROWS + p.row) + 1;
+    float8 sum = convert_float8(sums.high * 256 + sums.low) *
+                 (float8)(units[0], units[2], units[4], units[6], units[8], units[10], units[12], units[14]);
+    if (CL_SUB_GROUP == 16 && tile_all_merge(l, m, r, begin)) {
+        if (mine)
+            tile_merge_rows(l, m, p.row, column, sum);
+    } else if (mine) {
+#define MERGE(i) tile_merge_row(l, m, p.row + i, column, sum.s##i);
+        TILE_EACH_ROW(MERGE)
+#undef MERGE
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* Group: the output of up to TILE_ROWS rows, all their splits. */
 static inline void tile_rows(const struct look *l, local float *memory, const struct rows *r,
                              global const uint *table) {
     struct tile_memory m = tile_memory_in(memory, l->head_k);
+    m.front = behind(l, r, 0);
+    m.back = behind(l, r, r->n - 1);
+    m.k = cl_unit_at(&l->cache, r->head);
+    m.v = m.k + l->cache.k_bytes;
     tile_queries(l, &m, r);
-    for (uint begin = first_split(l, r, 0) * SPLIT; seen(l, r, r->n - 1, begin) > 0; begin += SPLIT) {
+    for (uint begin = first_split(l, r, 0) * SPLIT; (int)begin < m.back; begin += SPLIT) {
         struct tile_scores s;
-        tile_score(l, &m, r, table, begin, &s);
-        tile_weights(l, &m, r, begin, &s);
-        if (l->head_v <= TILE_WIDTH / 2)
-            tile_values(false, l, &m, r, table, begin, 0);
-        else
-            for (uint from = 0; from < l->head_v; from += TILE_WIDTH)
-                tile_values(true, l, &m, r, table, begin, from);
+        tile_blocks(l, &m, table, begin);
         barrier(CLK_LOCAL_MEM_FENCE);
+        tile_tops(l, &m, begin);
+        tile_score(l, &m, begin, &s);
+        tile_weights(l, &m, r, begin, &s);
+        for (uint from = 0; from < l->head_v; from += TILE_COLUMNS) {
+            tile_share(l, &m, begin, from, &s);
+            tile_values(l, &m, r, begin, from);
+        }
     }
     tile_sinks(l, &m.of, r);
     for (uint i = get_local_id(0); i < r->n * (l->head_v / 4); i += ITEMS) {
