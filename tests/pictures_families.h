@@ -8,7 +8,7 @@
 
 #include "stator.h"
 
-enum { PICTURES_SEED = 17, PICTURES_FAMILIES = 4 };
+enum { PICTURES_SEED = 17, PICTURES_FAMILIES = 5 };
 
 struct pictures_family {
     const char *name;
@@ -40,6 +40,18 @@ static inline int32_t pictures_qwen_text(struct gguf_writer *w) {
 
 static inline int32_t pictures_gemma_text(struct gguf_writer *w) {
     return pictures_model_gemma_text(w, PICTURES_SEED, 20);
+}
+
+static inline int32_t pictures_qwen2_text(struct gguf_writer *w) {
+    w->drop[0] = "qwen2vl.context_length";
+    const int32_t marker = pictures_model_qwen_of(w, PICTURES_SEED, "qwen2vl");
+    pictures_lengthen(w, "qwen2vl.context_length");
+    return marker;
+}
+
+static inline void pictures_windowed_tower(struct gguf_writer *w, uint32_t type) {
+    const struct tower_model_qwen m = pictures_model_windowed_tower(type);
+    tower_model_write_qwen(w, &m, PICTURES_SEED);
 }
 
 static inline int32_t pictures_hybrid_text(struct gguf_writer *w) {
@@ -90,6 +102,12 @@ static const struct pictures_family pictures_families[PICTURES_FAMILIES] = {
      {"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
      pictures_hybrid_text,
      pictures_flat_tower,
+     15,
+     false},
+    {"qwen2vl",
+     {"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
+     pictures_qwen2_text,
+     pictures_windowed_tower,
      15,
      false}};
 

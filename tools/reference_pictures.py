@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Logits of a small qwen3vl or gemma3 model behind pictures, in float64, from the published formulas alone: what
+"""Logits of a small qwen2vl, qwen3vl or gemma3 model behind pictures, in float64, from the published formulas alone: what
 tests/unit/engine/test_pictures_qwen.c and test_pictures_gemma.c compare with. Needs numpy; both files have F32 tensors only.
 
     tools/reference_pictures.py MODEL.gguf MMPROJ.gguf OUTPUT PART...
@@ -38,11 +38,14 @@ def read_png(path):
 
 class Seeing(Model):
     """Each token has a place in time, a row and a column; pair j turns by the row if j % 3 is 1 and j is below three
-    times the row's section, likewise by the column, and else by the time."""
+    times the row's section, likewise by the column, and else by the time. Of qwen2vl the sections lie one behind the
+    other: time, row, column."""
     def rotate(self, x, base, scaled):
         f, _ = self.angles(base, scaled)
         j, sections = np.arange(len(f)), self.key('rope.dimension_sections')
         axis = np.where((j % 3 == 1) & (j < 3 * sections[1]), 1, np.where((j % 3 == 2) & (j < 3 * sections[2]), 2, 0))
+        if self.arch == 'qwen2vl':
+            axis = np.repeat(np.arange(3), sections[:3])
         a = (self.places[:, axis] * f)[:, None]
         y, half = x.copy(), self.rot // 2
         one, two = x[..., :half], x[..., half:self.rot]

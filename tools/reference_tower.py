@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What a small vision tower makes of a picture, in float64, from the published formulas alone: the reference for
-towers in stator. Needs numpy; reads mmproj files (qwen3vl_merger, gemma3, pixtral) whose tensors are all F32.
+towers in stator. Needs numpy; reads mmproj files (qwen3vl_merger,
+qwen2.5vl_merger, gemma3, pixtral) whose tensors are all F32.
 tests/unit/model/test_tower_run.c compares stator's pixtral with what this program wrote.
 
     tools/reference_tower.py MMPROJ.gguf PIXELS WIDTH HEIGHT OUTPUT
@@ -32,9 +33,11 @@ class Tower:
         self.heads = self.meta['clip.vision.attention.head_count']
         self.eps = self.meta['clip.vision.attention.layer_norm_epsilon']
         self.qwen = self.kind == 'qwen3vl_merger'
+        self.windowed = self.kind == 'qwen2.5vl_merger'
         self.pixtral = self.kind == 'pixtral'
+        self.rms = self.pixtral or self.windowed
         key = 'clip.vision.projector.scale_factor' if self.kind == 'gemma3' else 'clip.vision.spatial_merge_size'
-        self.merge = self.meta.get(key, {'qwen3vl_merger': 2, 'gemma3': 4, 'pixtral': 1}[self.kind])
+        self.merge = self.meta.get(key, {'qwen3vl_merger': 2, 'qwen2.5vl_merger': 2, 'gemma3': 4, 'pixtral': 1}[self.kind])
 
     def of(self, name):
         return np.asarray(self.tensors[name], dtype=np.float64)
@@ -44,7 +47,7 @@ class Tower:
         return y + self.of(name + '.bias') if name + '.bias' in self.tensors or not self.pixtral else y
 
     def norm(self, x, name):
-        if self.pixtral:
+        if self.rms:
             return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + self.eps) * self.of(name + '.weight')
         centred = x - x.mean(-1, keepdims=True)
         scaled = centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + self.eps)
@@ -64,16 +67,16 @@ class Tower:
         picture = (pixels / 255.0 - mean) / spread
         p = self.patch_size
         kernel = self.of('v.patch_embd.weight')  # [width][colour][y][x]
-        if self.qwen:  # a still is a pair of equal pictures
+        if self.qwen or self.windowed:  # a still is a pair of equal pictures
             kernel = kernel + self.of('v.patch_embd.weight.1')
         cut = [picture[y * p:y * p + p, x * p:x * p + p].transpose(2, 0, 1).reshape(-1) for y, x in zip(rows, columns)]
         x = np.array(cut) @ kernel.reshape(kernel.shape[0], -1).T
-        return x if self.pixtral else x + self.of('v.patch_embd.bias')
+        return x if self.rms else x + self.of('v.patch_embd.bias')
 
     def positions(self, down, across, rows, columns):
         """The learned position of each patch; qwen3vl interpolates its square of positions linearly in both
         directions, first and last patch on first and last position."""
-        if self.pixtral:
+        if self.rms:
             return 0
         table = self.of('v.position_embd.weight')
         side = self.image_size // self.patch_size
@@ -105,26 +108,37 @@ class Tower:
         return np.stack([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)],
                         -1).reshape(x.shape)
 
-    def attention(self, x, block, rows, columns):
+    def sees(self, i, rows, columns):
+        """Whether a patch sees another in layer i: in qwen2.5vl_merger those of its window, a square of window_size
+        pixels, but in each n_wa_pattern-th layer all."""
+        pattern = self.meta.get('clip.vision.n_wa_pattern', 0) if self.windowed else 0
+        if pattern == 0 or (i + 1) % pattern == 0:
+            return True
+        side = self.meta.get('clip.vision.window_size', 8 * self.patch_size) // self.patch_size // self.merge * self.merge
+        window = rows // side * 10 ** 6 + columns // side
+        return window[:, None] == window[None, :]
+
+    def attention(self, x, block, rows, columns, sees):
         n, width = x.shape
         if self.qwen:
             q, k, v = np.split(self.linear(x, block + 'attn_qkv'), 3, 1)
         else:
             q, k, v = (self.linear(x, block + 'attn_' + c) for c in 'qkv')
         q, k, v = (t.reshape(n, self.heads, -1) for t in (q, k, v))
-        if self.qwen:
+        if self.qwen or self.windowed:
             q, k = self.turn(q, rows, columns), self.turn(k, rows, columns)
         if self.pixtral:
             q, k = self.turn_pixtral(q, rows, columns), self.turn_pixtral(k, rows, columns)
         scores = np.einsum('qhd,khd->hqk', q, k) / np.sqrt(width // self.heads)
+        scores = np.where(sees, scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         return self.linear(np.einsum('hqk,khd->qhd', weights, v).reshape(n, width), block + 'attn_out')
 
     def layer(self, x, i, rows, columns):
         block = 'v.blk.%d.' % i
-        x = x + self.attention(self.norm(x, block + 'ln1'), block, rows, columns)
-        if self.pixtral:
+        x = x + self.attention(self.norm(x, block + 'ln1'), block, rows, columns, self.sees(i, rows, columns))
+        if self.rms:
             y = self.norm(x, block + 'ln2')
             gate = self.linear(y, block + 'ffn_gate')
             return x + self.linear(gate / (1 + np.exp(-gate)) * self.linear(y, block + 'ffn_up'), block + 'ffn_down')
@@ -153,7 +167,7 @@ class Tower:
                 x = self.linear(x.transpose(0, 2, 1).reshape(-1, merged), 'mm.patch_merger')
             return self.linear(gelu_erf(self.linear(x, 'mm.1')), 'mm.2')
         x = self.norm(x, 'v.post_ln')
-        if self.qwen:
+        if self.qwen or self.windowed:
             x = self.linear(gelu_erf(self.linear(x.reshape(-1, merged), 'mm.0')), 'mm.2')
             return np.concatenate([x] + deep, 1)
         m = self.merge

@@ -71,8 +71,10 @@ static void add_patches(struct parts *p) {
         return;
     }
     multiply(p, GRAPH_NONE, g->pictures, p->x, &matrix);
-    if (t->projector == TOWER_QWEN3VL)
+    if (tower_is_qwen(t))
         multiply(p, GRAPH_NONE, g->pictures, p->x, &next)->epilogue = GRAPH_RESIDUAL;
+    if (global(p, TOWER_POSITIONS)->weight == NULL)
+        return;
     g->blends = graph_add_value(g, "places", GRAPH_EXCHANGE, batch, sizeof(struct step_blend) / sizeof(float),
                                 GRAPH_F32);
     graph_op_weight(g, graph_add_op(g, GRAPH_BLEND, GRAPH_NONE, g->blends, p->x),
@@ -142,7 +144,10 @@ static void add_attention(struct parts *p, uint32_t i) {
                                              .dim_v = s->head_dim_v,
                                              .scale = s->attention_scale,
                                              .both = true,
+                                             .windows = tower_has_windows(t, i),
                                              .arrivals = GRAPH_NONE};
+    if (op->attention.windows)
+        op->work = p->g->windows;
     use_cache(p, op, i);
     if (spread)
         heads = add_spread(p, i, "narrow_heads", heads, s->head_dim_v, head_of(t), form);
@@ -273,6 +278,9 @@ static void build(struct graph *g, const struct shape *s) {
     uint32_t deep = 0;
     begin(&p, g, s);
     add_result(&p);
+    if (s->tower->window > 0)
+        g->windows = graph_add_value(g, "windows", GRAPH_EXCHANGE, g->want.batch,
+                                     sizeof(struct step_window) / sizeof(float), GRAPH_F32);
     add_patches(&p);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         add_attention(&p, i);
@@ -280,7 +288,7 @@ static void build(struct graph *g, const struct shape *s) {
         if (s->tower->layer[i][TOWER_DEEP_NORM].weight != NULL)
             add_deepstack(&p, i, deep++);
     }
-    if (s->tower->projector == TOWER_QWEN3VL)
+    if (tower_is_qwen(s->tower))
         add_qwen_projector(&p);
     else if (s->tower->projector == TOWER_GEMMA3)
         add_gemma_projector(&p);
@@ -330,7 +338,7 @@ stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct towe
     s->n_heads = s->n_kv_heads = t->heads;
     s->n_rot = head_of(t);
     s->head_dim_k = s->head_dim_v = (uint32_t)arith_round_up(s->n_rot, HEAD_STEP);
-    s->rope_neox = t->projector == TOWER_QWEN3VL;
+    s->rope_neox = tower_is_qwen(t);
     s->rope_base = 10000;
     s->norm_eps = t->eps;
     s->attention_scale = 1.0f / sqrtf((float)s->n_rot);

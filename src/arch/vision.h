@@ -10,7 +10,8 @@
  * behind a token's row are those of the deepstacks. Its pairs of RoPE are as neox has them. Heads whose size
  * is no multiple of 32 get zeros behind them for attention, and lose them again. gemma3: the same without
  * RoPE (all angles are 0) and without deepstacks; a picture has the table's size, so a patch takes one row of
- * it. */
+ * it. qwen2.5vl_merger: squares come window by window, and inside a window row by row; graph.windows says how
+ * many patches each has. Norms are RMS norms, there is no table. */
 #ifndef STATOR_ARCH_VISION_H
 #define STATOR_ARCH_VISION_H
 

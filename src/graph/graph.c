@@ -282,7 +282,7 @@ static bool same_angles(const struct graph_angles *a, const struct graph_angles 
            a->magnitude == b->magnitude && a->growth == b->growth && x->share == y->share &&
            x->low == y->low && x->width == y->width && a->divisors == b->divisors &&
            a->divisors_long == b->divisors_long && a->original == b->original &&
-           memcmp(a->sections, b->sections, sizeof a->sections) == 0;
+           memcmp(a->sections, b->sections, sizeof a->sections) == 0 && a->in_order == b->in_order;
 }
 
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a) {
@@ -358,7 +358,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->pictures = g->blends = GRAPH_NONE;
+    g->logits = g->picks = g->pictures = g->blends = g->windows = GRAPH_NONE;
     g->landing = g->outgoing = g->zone = g->head_zone = GRAPH_NONE;
     g->shared_head = false;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;

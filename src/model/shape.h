@@ -214,9 +214,12 @@ struct shape {
     uint32_t n_rot; /* dimensions that RoPE rotates, even, <= head_dim_k */
     bool rope_neox; /* pairs are (j, j + n_rot/2); else (2j, 2j + 1) */
     /* Pairs that turn by a token's place in time, by its row and by its column, which are one number in text;
-     * all 0: there is one kind of place. They are interleaved: pair j turns by the row if j % 3 is 1 and j <
-     * 3 rope_sections[1], by the column if j % 3 is 2 and j < 3 rope_sections[2], and else by the time. */
+     * all 0: there is one kind of place. Interleaved, pair j turns by the row if j % 3 is 1 and j < 3
+     * rope_sections[1], by the column if j % 3 is 2 and j < 3 rope_sections[2], and else by the time. In
+     * order, the first rope_sections[0] pairs turn by the time, those behind them by the row, then the
+     * column. */
     uint32_t rope_sections[3];
+    bool rope_in_order;
     uint32_t
         deepstacks; /* first layers that add what a vision tower's deepstacks give (n_deepstack_layers) */
     float rope_base;

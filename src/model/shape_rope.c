@@ -179,14 +179,14 @@ stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_erro
     return r.st;
 }
 
-/* Whether interleaving gives each section as many pairs as it says. */
+/* Whether each section gets as many pairs as it says, interleaved or in order. */
 static bool sections_fit(const struct shape *s) {
     const uint32_t pairs = s->n_rot / 2;
     uint64_t sum = 0;
     for (uint32_t k = 0; k < 3; k++) {
         const uint32_t n = s->rope_sections[k];
         sum += n;
-        if (n > pairs || (k > 0 && n > 0 && 3 * (n - 1) + k >= pairs))
+        if (n > pairs || (k > 0 && n > 0 && 3 * (n - 1) + k >= pairs && !s->rope_in_order))
             return false;
     }
     return sum == pairs;
@@ -221,14 +221,14 @@ stator_status shape_check_sections(const struct gguf *g, const struct shape *s, 
     const uint32_t *n = s->rope_sections;
     if (n[0] + n[1] + n[2] == 0)
         return gguf_error(g, e,
-                          "there is no key '%s.rope.dimension_sections': only tokens of qwen3vl, qwen3vlmoe, "
-                          "qwen35 and qwen35moe have places in time, rows and columns",
+                          "there is no key '%s.rope.dimension_sections': only tokens of qwen2vl, qwen3vl, "
+                          "qwen3vlmoe, qwen35 and qwen35moe have places in time, rows and columns",
                           s->arch_name);
     if (!sections_fit(s))
-        return gguf_error(
-            g, e,
-            "key '%s.rope.dimension_sections' is %u, %u, %u: interleaved they don't divide the %u "
-            "pairs of rope.dimension_count %u",
-            s->arch_name, n[0], n[1], n[2], s->n_rot / 2, s->n_rot);
+        return gguf_error(g, e,
+                          "key '%s.rope.dimension_sections' is %u, %u, %u: %s they don't divide the %u "
+                          "pairs of rope.dimension_count %u",
+                          s->arch_name, n[0], n[1], n[2], s->rope_in_order ? "in order" : "interleaved",
+                          s->n_rot / 2, s->n_rot);
     return STATOR_OK;
 }

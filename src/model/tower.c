@@ -14,8 +14,11 @@ enum {
     QWEN3VL = 1 << TOWER_QWEN3VL,
     GEMMA3 = 1 << TOWER_GEMMA3,
     PIXTRAL = 1 << TOWER_PIXTRAL,
+    QWEN25VL = 1 << TOWER_QWEN25VL,
+    QWEN = QWEN3VL | QWEN25VL,
     BOTH = QWEN3VL | GEMMA3,
-    ALL = BOTH | PIXTRAL
+    ALL = BOTH | PIXTRAL | QWEN25VL,
+    APART = GEMMA3 | PIXTRAL | QWEN25VL /* with q, k and v as matrices of their own */
 };
 enum {
     DEEPSTACK = 1,
@@ -34,6 +37,7 @@ static const struct projector {
     [TOWER_QWEN3VL] = {"qwen3vl_merger", 2, "clip.vision.spatial_merge_size", 65536, 16777216},
     [TOWER_GEMMA3] = {"gemma3", 4, "clip.vision.projector.scale_factor", 0, 0},
     [TOWER_PIXTRAL] = {"pixtral", 1, "clip.vision.spatial_merge_size", 0, 0},
+    [TOWER_QWEN25VL] = {"qwen2.5vl_merger", 2, "clip.vision.spatial_merge_size", 3136, 12845056},
 };
 
 /* A row per tensor. */
@@ -47,12 +51,12 @@ struct place {
 
 static const struct place globals[TOWER_GLOBALS] = {
     [TOWER_PATCH] = {"v.patch_embd", ALL, BOTH, 0, {PATCH, PATCH, COLOURS, WIDTH}},
-    [TOWER_PATCH_NEXT] = {"v.patch_embd.weight.1", QWEN3VL, 0, NO_ENDING, {PATCH, PATCH, COLOURS, WIDTH}},
+    [TOWER_PATCH_NEXT] = {"v.patch_embd.weight.1", QWEN, 0, NO_ENDING, {PATCH, PATCH, COLOURS, WIDTH}},
     [TOWER_POSITIONS] = {"v.position_embd", BOTH, 0, 0, {WIDTH, POSITIONS, ONE, ONE}},
     [TOWER_PRE_NORM] = {"v.pre_ln", PIXTRAL, 0, 0, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_POST_NORM] = {"v.post_ln", BOTH, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_UP] = {"mm.0", QWEN3VL, QWEN3VL, 0, {MERGED, MERGED, ONE, ONE}},
-    [TOWER_DOWN] = {"mm.2", QWEN3VL, QWEN3VL, 0, {MERGED, TEXT, ONE, ONE}},
+    [TOWER_POST_NORM] = {"v.post_ln", BOTH | QWEN25VL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_UP] = {"mm.0", QWEN, QWEN, 0, {MERGED, MERGED, ONE, ONE}},
+    [TOWER_DOWN] = {"mm.2", QWEN, QWEN, 0, {MERGED, TEXT, ONE, ONE}},
     [TOWER_SOFT_NORM] = {"mm.soft_emb_norm", GEMMA3, 0, 0, {WIDTH, ONE, ONE, ONE}},
     [TOWER_PROJECTION] = {"mm.input_projection", GEMMA3, 0, 0, {TEXT, WIDTH, ONE, ONE}},
     [TOWER_MERGER_NORM] = {"mm.input_norm", PIXTRAL, 0, IF_MERGED, {WIDTH, ONE, ONE, ONE}},
@@ -65,14 +69,14 @@ static const struct place globals[TOWER_GLOBALS] = {
 static const struct place layers[TOWER_LAYER_PARTS] = {
     [TOWER_NORM_1] = {"ln1", ALL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
     [TOWER_QKV] = {"attn_qkv", QWEN3VL, QWEN3VL, 0, {WIDTH, THREE_WIDTHS, ONE, ONE}},
-    [TOWER_Q] = {"attn_q", GEMMA3 | PIXTRAL, GEMMA3, 0, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_K] = {"attn_k", GEMMA3 | PIXTRAL, GEMMA3, 0, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_V] = {"attn_v", GEMMA3 | PIXTRAL, GEMMA3, 0, {WIDTH, WIDTH, ONE, ONE}},
-    [TOWER_ATTENTION_OUT] = {"attn_out", ALL, BOTH, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_Q] = {"attn_q", APART, GEMMA3 | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_K] = {"attn_k", APART, GEMMA3 | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_V] = {"attn_v", APART, GEMMA3 | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_ATTENTION_OUT] = {"attn_out", ALL, BOTH | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
     [TOWER_NORM_2] = {"ln2", ALL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_FF_GATE] = {"ffn_gate", PIXTRAL, 0, 0, {WIDTH, FF, ONE, ONE}},
-    [TOWER_FF_UP] = {"ffn_up", ALL, BOTH, 0, {WIDTH, FF, ONE, ONE}},
-    [TOWER_FF_DOWN] = {"ffn_down", ALL, BOTH, 0, {FF, WIDTH, ONE, ONE}},
+    [TOWER_FF_GATE] = {"ffn_gate", PIXTRAL | QWEN25VL, QWEN25VL, 0, {WIDTH, FF, ONE, ONE}},
+    [TOWER_FF_UP] = {"ffn_up", ALL, BOTH | QWEN25VL, 0, {WIDTH, FF, ONE, ONE}},
+    [TOWER_FF_DOWN] = {"ffn_down", ALL, BOTH | QWEN25VL, 0, {FF, WIDTH, ONE, ONE}},
     [TOWER_DEEP_NORM] = {"norm", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, ONE, ONE, ONE}},
     [TOWER_DEEP_UP] = {"fc1", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, MERGED, ONE, ONE}},
     [TOWER_DEEP_DOWN] = {"fc2", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, TEXT, ONE, ONE}},
@@ -212,9 +216,9 @@ static stator_status read_projector(const struct gguf *g, struct tower *t, stato
         }
     if (s != STATOR_OK)
         return s;
-    return gguf_error(g, e, "%s is \"%s\"; the projectors %s, %s and %s are known", key,
-                      gguf_show(name, shown), projectors[TOWER_QWEN3VL].name, projectors[TOWER_GEMMA3].name,
-                      projectors[TOWER_PIXTRAL].name);
+    return gguf_error(g, e, "%s is \"%s\"; the projectors %s, %s, %s and %s are known", key,
+                      gguf_show(name, shown), projectors[TOWER_QWEN3VL].name, projectors[TOWER_QWEN25VL].name,
+                      projectors[TOWER_GEMMA3].name, projectors[TOWER_PIXTRAL].name);
 }
 
 static stator_status read_three(const struct gguf *g, const char *key, float out[3], bool positive,
@@ -296,11 +300,30 @@ static stator_status check_numbers(const struct gguf *g, struct tower *t, stator
     return STATOR_OK;
 }
 
-/* The feed-forward of this projector is gated, by silu as far as we know it. */
+/* Keys of llama.cpp's converter; towers of 2025 have no key for the size, which is 112 pixels in all of them.
+ */
+static stator_status read_windows(const struct gguf *g, struct tower *t, stator_error *e) {
+    const uint32_t unit = t->patch * t->merge;
+    uint64_t pixels = 0, whole = 0;
+    if (t->projector != TOWER_QWEN25VL)
+        return STATOR_OK;
+    stator_status s = gguf_read_u64_or(g, "clip.vision.n_wa_pattern", 0, TOWER_MAX_LAYERS, 0, &whole, e);
+    if (s == STATOR_OK)
+        s = gguf_read_u64_or(g, "clip.vision.window_size", 1, 1 << 14, 8 * (uint64_t)t->patch, &pixels, e);
+    if (s == STATOR_OK && pixels < unit)
+        s = gguf_error(g, e,
+                       "clip.vision.window_size %" PRIu64 " is below %" PRIu32 " pixels, which are a token",
+                       pixels, unit);
+    t->window = whole > 0 ? (uint32_t)pixels / unit : 0;
+    t->whole = (uint32_t)whole;
+    return s;
+}
+
+/* The feed-forward of these projectors is gated, by silu as far as we know them. */
 static stator_status check_activation(const struct gguf *g, const struct tower *t, stator_error *e) {
     static const char key[] = "clip.use_silu";
     struct gguf_value v;
-    if (t->projector != TOWER_PIXTRAL)
+    if (t->projector != TOWER_PIXTRAL && t->projector != TOWER_QWEN25VL)
         return STATOR_OK;
     if (!gguf_find(g, key, &v) || v.kind != GGUF_BOOL || gguf_item_i64(&v, 0) == 0)
         return gguf_error(g, e, "%s is not true: of the projector %s only towers with silu are known", key,
@@ -348,6 +371,8 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
         s = read_deepstack(g, t, deep, e);
     if (s == STATOR_OK)
         s = check_activation(g, t, e);
+    if (s == STATOR_OK)
+        s = read_windows(g, t, e);
     if (s != STATOR_OK)
         return s;
     see_swapped(g, t);
@@ -359,7 +384,7 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
         s = place_layer(g, t, i, deep[i], e);
     if (s == STATOR_OK)
         t->patch_matrix = patch_matrix(t, TOWER_PATCH);
-    if (s == STATOR_OK && t->projector == TOWER_QWEN3VL)
+    if (s == STATOR_OK && tower_is_qwen(t))
         t->patch_next_matrix = patch_matrix(t, TOWER_PATCH_NEXT);
     return s == STATOR_OK ? refuse_others(g, t, e) : s;
 }
@@ -448,7 +473,7 @@ stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t heig
 uint64_t tower_most_patches(const struct tower *t, uint64_t max_pixels) {
     const uint64_t unit = (uint64_t)t->patch * t->merge;
     uint64_t most = t->image_size / t->patch * (uint64_t)(t->image_size / t->patch);
-    if (t->projector == TOWER_QWEN3VL)
+    if (tower_is_qwen(t))
         most = ARITH_MIN(max_pixels, t->max_pixels) / (unit * unit) * t->merge * t->merge;
     else if (t->projector == TOWER_PIXTRAL) {
         const uint64_t side = arith_ceil_div(t->image_size, unit);

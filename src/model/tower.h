@@ -3,9 +3,12 @@
  * of the sizes: the image processors of Hugging Face's transformers (Qwen2-VL's smart_resize, Gemma 3's fixed
  * square).
  *
- * Three projectors are known:
+ * Four projectors are known:
  * - qwen3vl_merger (Qwen3-VL, Qwen3.5 and later): pictures keep their shape; patches are merged side by side
  * in squares of merge x merge, each of which is one token; some layers have deepstack mergers.
+ * - qwen2.5vl_merger (Qwen2.5-VL): the same without positions and deepstack. Its norms are RMS norms, its
+ * feed-forward is gated. In all layers but each n_wa_pattern-th, patches see those of their window alone;
+ * windows are squares of window_size pixels, from the picture's first corner on, smaller at its other edges.
  * - gemma3: pictures become squares; the outputs are averaged over squares of merge x merge, one token each.
  * A token <start_of_image> of the text model comes before them.
  * - pixtral (Pixtral, Mistral Small 3.1 and 3.2): pictures keep their shape and have at most image_size
@@ -24,7 +27,7 @@
 #define TOWER_MAX_LAYERS 128
 #define TOWER_PIXELS     1500000 /* the most that a picture keeps where nobody says otherwise */
 
-enum tower_projector { TOWER_QWEN3VL, TOWER_GEMMA3, TOWER_PIXTRAL, TOWER_PROJECTORS };
+enum tower_projector { TOWER_QWEN3VL, TOWER_GEMMA3, TOWER_PIXTRAL, TOWER_QWEN25VL, TOWER_PROJECTORS };
 
 /* Tensors: a weight and, where the projector has one, its bias (else NULL). Weights are columns x rows, as a
  * matrix of a text model is. */
@@ -75,6 +78,8 @@ struct tower {
     uint32_t image_size; /* pixels a side: of every picture (gemma3), or that has a position of its own per
                             patch (qwen3vl interpolates for others) */
     uint32_t positions;
+    uint32_t window;     /* squares of merge x merge patches a side that see each other; 0: all do, */
+    uint32_t whole;      /* and in each layer of this number all do: 8 are layers 7, 15, .. */
     uint32_t deepstacks; /* layers with deepstack */
     bool ff_swapped;     /* the file calls ffn_up what others call ffn_down (files of early 2025) */
     float eps;
@@ -93,6 +98,16 @@ const char *tower_projector_name(enum tower_projector p); /* as clip.projector_t
 /* Values that a token of the text model gets: those of its embedding, then those of each deepstack. */
 static inline uint32_t tower_row_width(const struct tower *t) {
     return t->text_width * (1 + t->deepstacks);
+}
+
+/* Of Qwen: pictures keep their shape, each is a pair of pictures, places count from its first corner. */
+static inline bool tower_is_qwen(const struct tower *t) {
+    return t->projector == TOWER_QWEN3VL || t->projector == TOWER_QWEN25VL;
+}
+
+/* Whether patches see those of their window alone. */
+static inline bool tower_has_windows(const struct tower *t, uint32_t layer) {
+    return t->window > 0 && (layer + 1) % t->whole != 0;
 }
 
 /* Whether the file says that it is one: general.architecture is "clip". */

@@ -126,7 +126,7 @@ static stator_status check_text(const struct planning *s, const struct tower *t,
                          s->config.model.vision, t->deepstacks, text->deepstacks, text->arch_name);
     if (t->projector == TOWER_GEMMA3)
         return check_gemma(t, text, e);
-    if (t->projector != TOWER_QWEN3VL)
+    if (!tower_is_qwen(t))
         return STATOR_OK;
     stator_status st = shape_check_sections(s->gguf, text, e);
     if (st != STATOR_OK)

@@ -120,7 +120,7 @@ test_towers() {
     expect 2 "$stator" inspect $corpus/good_llama.gguf --image $image
     said -- '--image needs an mmproj file, and tests/fuzz/corpus_gguf/good_llama.gguf is none'
     LC_ALL=C sed 's/qwen3vl_merger/qwen9vl_merger/' $corpus/good_tower_qwen3vl.gguf >"$tmp/odd.gguf"
-    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger, gemma3 and pixtral are known'
+    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger, qwen2.5vl_merger, gemma3 and pixtral are known'
 }
 
 test_json() {

@@ -241,6 +241,7 @@ static const struct peer_model peer_models[] = {
     {"minimax-m2-odd", "minimax-m2", 3, 160, 96, 5, 1, 64, 300, .rot = 32,
      .flags = PEER_WIDE_NORMS | PEER_CHOICE_BIAS | PEER_UNTIED, .experts = 10, .used = 3, .expert_ff = 96,
      .keys = {{"expert_gating_func", 2}}},
+    {"qwen2vl-odd", "qwen2vl", 2, 160, 288, 5, 5, 32, 300, .flags = PEER_BIAS},
     {"qwen3vl-odd", "qwen3vl", 3, 96, 160, 7, 1, 96, 300, .flags = PEER_HEAD_NORMS,
      .keys = {{"n_deepstack_layers", 3}}},
     {"qwen3vlmoe-odd", "qwen3vlmoe", 3, 160, 96, 5, 1, 64, 300, .flags = PEER_HEAD_NORMS | PEER_UNTIED,

@@ -61,28 +61,31 @@ static inline struct tower_model_pixtral pictures_model_tower(uint32_t type) {
 
 enum { PICTURES_MODEL_DEEP = 2 }; /* layers of the qwen3vl model that add features of pictures */
 
-/* A text model of the architecture qwen3vl with random weights of the type F32. Everything; call
- * gguf_writer_finish afterwards. Returns the id of <|image_pad|>; the tokens around it follow. */
-static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t random) {
+/* A text model of the architecture qwen3vl or (without norms of heads and deepstack, with biases) qwen2vl,
+ * with random weights of the type F32. Everything; call gguf_writer_finish afterwards. Returns the id of
+ * <|image_pad|>; the tokens around it follow. */
+static inline int32_t pictures_model_qwen_of(struct gguf_writer *w, uint64_t random, const char *arch) {
     static struct tiny_vocab v; /* large */
     enum { LAYERS = 3, WIDTH = PICTURES_MODEL_WIDTH, FF = 40, HEADS = 3, HEAD = 32 };
-    static const struct {
+    const bool deep = strcmp(arch, "qwen3vl") == 0;
+    const struct {
         const char *name;
         uint64_t cols, rows;
-    } rows[] = {{"attn_norm", WIDTH, 0},
-                {"attn_q", WIDTH, HEADS * HEAD},
-                {"attn_k", WIDTH, HEAD},
-                {"attn_v", WIDTH, HEAD},
-                {"attn_q_norm", HEAD, 0},
-                {"attn_k_norm", HEAD, 0},
-                {"attn_output", HEADS * HEAD, WIDTH},
-                {"ffn_norm", WIDTH, 0},
-                {"ffn_gate", WIDTH, FF},
-                {"ffn_up", WIDTH, FF},
-                {"ffn_down", FF, WIDTH}};
+        bool there;
+    } rows[] = {{"attn_norm", WIDTH, 0, true},
+                {"attn_q", WIDTH, HEADS * HEAD, true},
+                {"attn_k", WIDTH, HEAD, true},
+                {"attn_v", WIDTH, HEAD, true},
+                {"attn_q_norm", HEAD, 0, deep},
+                {"attn_k_norm", HEAD, 0, deep},
+                {"attn_output", HEADS * HEAD, WIDTH, true},
+                {"ffn_norm", WIDTH, 0, true},
+                {"ffn_gate", WIDTH, FF, true},
+                {"ffn_up", WIDTH, FF, true},
+                {"ffn_down", FF, WIDTH, true}};
     const int32_t marker = pictures_model_vocab(
         &v, (const char *const[3]){"<|image_pad|>", "<|vision_start|>", "<|vision_end|>"});
-    const struct tiny_model keys = {.arch = "qwen3vl",
+    const struct tiny_model keys = {.arch = arch,
                                     .n_layers = LAYERS,
                                     .n_embd = WIDTH,
                                     .n_ff = FF,
@@ -90,21 +93,32 @@ static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t r
                                     .n_kv_heads = 1,
                                     .head_dim = HEAD,
                                     .vocab = v.n};
+    char name[96];
     tiny_model_keys(w, &keys);
-    gguf_writer_array(w, "qwen3vl.rope.dimension_sections", GGUF_I32, 4, (int32_t[]){6, 5, 5, 0}, 16);
-    gguf_writer_u32(w, "qwen3vl.n_deepstack_layers", PICTURES_MODEL_DEEP);
+    snprintf(name, sizeof name, "%s.rope.dimension_sections", arch);
+    gguf_writer_array(w, name, GGUF_I32, 4, (int32_t[]){6, 5, 5, 0}, 16);
+    snprintf(name, sizeof name, "%s.n_deepstack_layers", arch);
+    if (deep)
+        gguf_writer_u32(w, name, PICTURES_MODEL_DEEP);
     tower_model_random(w, &random, "token_embd.weight", BLOCK_F32, 2, (uint64_t[]){WIDTH, v.n}, 0, 1);
     tower_model_random(w, &random, "output_norm.weight", BLOCK_F32, 1, (uint64_t[]){WIDTH}, 1, 0.25f);
     for (uint32_t i = 0; i < LAYERS; i++)
         for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-            char name[96];
             const bool norm = rows[k].rows == 0;
             snprintf(name, sizeof name, "blk.%u.%s.weight", i, rows[k].name);
-            tower_model_random(w, &random, name, BLOCK_F32, norm ? 1 : 2,
-                               (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
+            if (rows[k].there)
+                tower_model_random(w, &random, name, BLOCK_F32, norm ? 1 : 2,
+                                   (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
+            snprintf(name, sizeof name, "blk.%u.%s.bias", i, rows[k].name);
+            if (!deep && k >= 1 && k <= 3)
+                tower_model_random(w, &random, name, BLOCK_F32, 1, &rows[k].rows, 0, 0.25f);
         }
     tiny_vocab_write(&v, w, "llama");
     return marker;
+}
+
+static inline int32_t pictures_model_qwen_text(struct gguf_writer *w, uint64_t random) {
+    return pictures_model_qwen_of(w, random, "qwen3vl");
 }
 
 /* The same of the architecture qwen35: layers with states, gated attention that rotates a part of its
@@ -190,6 +204,22 @@ static inline struct tower_model_gemma pictures_model_gemma_tower(uint32_t type)
                                       .merge = 2,
                                       .image_size = 24,
                                       .type = type};
+}
+
+/* Heads of 36, windows of 2 x 2 tokens but in layer 1 of 3. */
+static inline struct tower_model_qwen pictures_model_windowed_tower(uint32_t type) {
+    return (struct tower_model_qwen){.width = 72,
+                                     .ff = 40,
+                                     .layers = 3,
+                                     .heads = 2,
+                                     .text = PICTURES_MODEL_WIDTH,
+                                     .patch = 3,
+                                     .merge = 2,
+                                     .image_size = 12,
+                                     .min_pixels = 36,
+                                     .max_pixels = 4096,
+                                     .window = 12,
+                                     .type = type};
 }
 
 /* Heads of 36, so that they need room, a square of 4 x 4 positions, deepstack in layers 0 and 2 of 3. */

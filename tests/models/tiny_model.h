@@ -77,7 +77,7 @@ static inline void tiny_model_keys(struct gguf_writer *w, const struct tiny_mode
 
 static inline void tiny_model_layer(struct gguf_writer *w, struct tiny_model *m, uint32_t layer) {
     uint64_t q = (uint64_t)m->n_heads * m->head_dim, kv = (uint64_t)m->n_kv_heads * m->head_dim;
-    int biases = strcmp(m->arch, "qwen2") == 0, norms = strncmp(m->arch, "qwen3", 5) == 0;
+    int biases = strncmp(m->arch, "qwen2", 5) == 0, norms = strncmp(m->arch, "qwen3", 5) == 0;
     const struct {
         const char *name;
         uint64_t cols, rows;

@@ -93,11 +93,13 @@ static inline void tower_model_write(struct gguf_writer *w, const char *projecto
     tower_model_pair(w, "v.deepstack.1.", "fc2", TOWER_MODEL_MERGED, TOWER_MODEL_TEXT);
 }
 
-/* A qwen3vl_merger tower with random weights, F32 or another type of matrices. */
+/* A qwen3vl_merger tower with random weights, F32 or another type of matrices; with a window one of
+ * qwen2.5vl_merger, whose every second layer has none. */
 struct tower_model_qwen {
     uint32_t width, ff, layers, heads, text, patch, merge, image_size;
     uint32_t min_pixels, max_pixels;
-    uint32_t deep; /* bit i: layer i has deepstack */
+    uint32_t deep;   /* bit i: layer i has deepstack */
+    uint32_t window; /* pixels a side; 0: none */
     uint32_t type;
 };
 
@@ -123,13 +125,25 @@ static inline void tower_model_qwen_layer(struct gguf_writer *w, const struct to
     const struct {
         const char *name;
         uint64_t cols, rows;
-    } rows[] = {{"ln1", W, 0}, {"attn_qkv", W, 3 * W}, {"attn_out", W, W},
-                {"ln2", W, 0}, {"ffn_up", W, F},       {"ffn_down", F, W}},
-      deep[] = {{"norm", M, 0}, {"fc1", M, M}, {"fc2", M, m->text}};
-    char prefix[32];
+        bool windows, others; /* who has it */
+    } rows[] = {{"ln1", W, 0, false, true},    {"attn_qkv", W, 3 * W, false, true},
+                {"attn_q", W, W, true, false}, {"attn_k", W, W, true, false},
+                {"attn_v", W, W, true, false}, {"attn_out", W, W, true, true},
+                {"ln2", W, 0, false, true},    {"ffn_gate", W, F, true, false},
+                {"ffn_up", W, F, true, true},  {"ffn_down", F, W, true, true}};
+    const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } deep[] = {{"norm", M, 0}, {"fc1", M, M}, {"fc2", M, m->text}};
+    char prefix[32], name[64];
     snprintf(prefix, sizeof prefix, "v.blk.%u.", i);
+    for (uint32_t k = 1; k <= 2 && m->window > 0; k++) { /* RMS norms */
+        snprintf(name, sizeof name, "%sln%u.weight", prefix, k);
+        tower_model_random(w, random, name, BLOCK_F32, 1, &W, 1, 0.25f);
+    }
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
-        tower_model_random_pair(w, random, prefix, rows[k].name, m->type, rows[k].cols, rows[k].rows);
+        if (m->window > 0 ? rows[k].windows : rows[k].others)
+            tower_model_random_pair(w, random, prefix, rows[k].name, m->type, rows[k].cols, rows[k].rows);
     snprintf(prefix, sizeof prefix, "v.deepstack.%u.", i);
     for (size_t k = 0; k < 3 && (m->deep >> i & 1) != 0; k++)
         tower_model_random_pair(w, random, prefix, deep[k].name, m->type, deep[k].cols, deep[k].rows);
@@ -151,7 +165,7 @@ static inline void tower_model_write_qwen(struct gguf_writer *w, const struct to
     const uint64_t patch[4] = {P, P, 3, W}, places[2] = {W, side * side};
     uint8_t deep[32];
     gguf_writer_text(w, "general.architecture", "clip");
-    gguf_writer_text(w, "clip.projector_type", "qwen3vl_merger");
+    gguf_writer_text(w, "clip.projector_type", m->window > 0 ? "qwen2.5vl_merger" : "qwen3vl_merger");
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         char key[96];
         snprintf(key, sizeof key, "clip.vision.%s", numbers[i].name);
@@ -159,17 +173,28 @@ static inline void tower_model_write_qwen(struct gguf_writer *w, const struct to
     }
     for (uint32_t i = 0; i < m->layers && i < 32; i++)
         deep[i] = m->deep >> i & 1;
-    gguf_writer_array(w, "clip.vision.is_deepstack_layers", GGUF_BOOL, m->layers, deep, m->layers);
+    if (m->window > 0) {
+        gguf_writer_bool(w, "clip.use_silu", 1);
+        gguf_writer_u32(w, "clip.vision.n_wa_pattern", 2);
+        gguf_writer_u32(w, "clip.vision.window_size", m->window);
+    } else {
+        gguf_writer_array(w, "clip.vision.is_deepstack_layers", GGUF_BOOL, m->layers, deep, m->layers);
+    }
     gguf_writer_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
     gguf_writer_array(w, "clip.vision.image_mean", GGUF_F32, 3, mean, sizeof mean);
     gguf_writer_array(w, "clip.vision.image_std", GGUF_F32, 3, spread, sizeof spread);
     tower_model_random(w, &random, "v.patch_embd.weight", m->type, 4, patch, 0, 0.125f);
     tower_model_random(w, &random, "v.patch_embd.weight.1", m->type, 4, patch, 0, 0.125f);
-    tower_model_random(w, &random, "v.patch_embd.bias", BLOCK_F32, 1, &W, 0, 0.25f);
-    tower_model_random(w, &random, "v.position_embd.weight", m->type, 2, places, 0, 1);
+    if (m->window == 0) {
+        tower_model_random(w, &random, "v.patch_embd.bias", BLOCK_F32, 1, &W, 0, 0.25f);
+        tower_model_random(w, &random, "v.position_embd.weight", m->type, 2, places, 0, 1);
+    }
     for (uint32_t i = 0; i < m->layers; i++)
         tower_model_qwen_layer(w, m, &random, i);
-    tower_model_random_pair(w, &random, "v.", "post_ln", m->type, W, 0);
+    if (m->window > 0)
+        tower_model_random(w, &random, "v.post_ln.weight", BLOCK_F32, 1, &W, 1, 0.25f);
+    else
+        tower_model_random_pair(w, &random, "v.", "post_ln", m->type, W, 0);
     tower_model_random_pair(w, &random, "mm.", "0", m->type, M, M);
     tower_model_random_pair(w, &random, "mm.", "2", m->type, M, m->text);
 }

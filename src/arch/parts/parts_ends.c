@@ -208,16 +208,16 @@ static void exchange_embeddings(struct parts *p, bool owned) {
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE, .layer_in = GRAPH_NONE};
-    struct graph_angles angles = {
-        .n_rot = s->n_rot,
-        .base = s->rope_base,
-        .scale = s->rope_scale,
-        .magnitude = s->rope_magnitude,
-        .yarn = s->rope_yarn,
-        .divisors = s->rope_long ? s->rope_factors_short : s->rope_freqs,
-        .divisors_long = s->rope_long ? s->rope_factors_long : NULL,
-        .original = s->rope_original,
-        .sections = {s->rope_sections[0], s->rope_sections[1], s->rope_sections[2]}};
+    struct graph_angles angles = {.n_rot = s->n_rot,
+                                  .base = s->rope_base,
+                                  .scale = s->rope_scale,
+                                  .magnitude = s->rope_magnitude,
+                                  .yarn = s->rope_yarn,
+                                  .divisors = s->rope_long ? s->rope_factors_short : s->rope_freqs,
+                                  .divisors_long = s->rope_long ? s->rope_factors_long : NULL,
+                                  .original = s->rope_original,
+                                  .sections = {s->rope_sections[0], s->rope_sections[1], s->rope_sections[2]},
+                                  .in_order = s->rope_in_order};
     p->angles = graph_add_angles(g, &angles);
     angles.growth = s->query_growth;
     p->angles_q = s->query_growth != 0 ? graph_add_angles(g, &angles) : GRAPH_NONE;

@@ -111,7 +111,7 @@ bool cpu_tower_groups_queries(const struct member *m, const struct graph_op *op)
  * them as the query heads that share a KV head, at the place of the chunk's last token. So they are, bit for
  * bit, what kernels.attention says. */
 static void run_part(const struct member *m, const struct graph_op *op, const struct step_chunk *c,
-                     uint32_t head, uint32_t first, uint32_t n) {
+                     uint32_t head, uint32_t first, uint32_t n, uint32_t window) {
     const struct graph_attention *g = &op->attention;
     const uint32_t in_width = m->g->values[op->in].width;
     const struct graph_value *out = &m->g->values[op->out];
@@ -128,16 +128,41 @@ static void run_part(const struct member *m, const struct graph_op *op, const st
     a.q_stride = (size_t)n * g->dim_k;
     a.out_stride = (size_t)n * g->dim_v;
     a.group = n;
+    a.window = window;
     m->d->kernels.attention(&a);
     float *to = value_f32(m, op->out) + (size_t)(c->first + first) * out->width + (size_t)head * g->dim_v;
     for (uint32_t i = 0; i < n; i++)
         memcpy(to + (size_t)i * out->width, y + (size_t)i * g->dim_v, g->dim_v * sizeof *y);
 }
 
+/* As if each window were a chunk of its own, whose queries see as many tokens as it has. */
+static void windows_attention(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
+    const struct step_window *w = (const struct step_window *)(const void *)value_f32(m, op->work);
+    uint32_t n = 0;
+    for (uint32_t tokens = 0; tokens < c->n; n++)
+        tokens = w[n].first + w[n].n;
+    const uint64_t items = (uint64_t)n * op->attention.heads;
+    struct team_share share = team_share_begin(m->d->team, m->id, m->lane, items);
+    for (uint64_t i, end; team_share_take(&share, 1, items, &i, &end);)
+        for (; i < end; i++) {
+            const struct step_window *own = &w[i % n];
+            const struct step_chunk part = {
+                .slot = c->slot, .first = c->first + own->first, .n = own->n, .position = own->first};
+            for (uint32_t q = 0; q < own->n; q += KERNELS_MAX_GROUP)
+                run_part(m, op, &part, (uint32_t)(i / n), q,
+                         ARITH_MIN(own->n - q, (uint32_t)KERNELS_MAX_GROUP), own->n);
+        }
+}
+
 void cpu_tower_attention(const struct member *m, const struct graph_op *op) {
     const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
     for (uint32_t c = 0; c < m->h->n_chunks; c++) {
         CHECK(op->n_weights == 0);
+        if (op->attention.windows) {
+            CHECK(m->h->n_chunks == 1);
+            windows_attention(m, op, chunks);
+            break;
+        }
         const uint32_t parts = (chunks[c].n + KERNELS_MAX_GROUP - 1) / KERNELS_MAX_GROUP;
         const uint64_t items = (uint64_t)parts * op->attention.heads;
         struct team_share share = team_share_begin(m->d->team, m->id, m->lane, items);
@@ -145,7 +170,7 @@ void cpu_tower_attention(const struct member *m, const struct graph_op *op) {
             for (; i < end; i++) {
                 const uint32_t first = (uint32_t)(i % parts) * KERNELS_MAX_GROUP;
                 run_part(m, op, &chunks[c], (uint32_t)(i / parts), first,
-                         ARITH_MIN(chunks[c].n - first, (uint32_t)KERNELS_MAX_GROUP));
+                         ARITH_MIN(chunks[c].n - first, (uint32_t)KERNELS_MAX_GROUP), 0);
             }
         if (c + 1 < m->h->n_chunks)
             team_barrier(m->d->team, m->id); /* each share begins together */

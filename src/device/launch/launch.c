@@ -490,6 +490,10 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
     const struct graph_attention at = attention_on(o), *a = &at;
+    if (a->windows)
+        return error_set(b->e, STATOR_DEVICE,
+                         "layer %u: there is no GPU kernel yet for patches that see their window alone",
+                         o->layer);
     uint32_t group = a->heads / a->kv_heads;
     uint32_t heads = heads_together(a, out->forms);
     CHECK(a->kv_heads % heads == 0);

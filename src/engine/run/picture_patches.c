@@ -29,22 +29,69 @@ float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t v
     return (float *)(void *)(exchange + v->offset + v->f32 + (v->halves > 1 ? half * v->half_bytes : 0));
 }
 
+/* Squares come window by window, and inside a window row by row; without windows the picture is one. */
+struct squares {
+    uint32_t across, down; /* of the picture */
+    uint32_t wide, high;   /* of a window that no edge cuts */
+};
+
+static struct squares squares_of(const struct tower *t, const struct tower_size *size) {
+    return (struct squares){size->across, size->down, t->window > 0 ? t->window : size->across,
+                            t->window > 0 ? t->window : size->down};
+}
+
+/* Square k's row and column. */
+static void place_of_square(const struct squares *s, uint32_t k, uint32_t *row, uint32_t *column) {
+    const uint32_t above = k / (s->high * s->across) * s->high, high = ARITH_MIN(s->high, s->down - above);
+    const uint32_t inside = k - above * s->across, left = inside / (high * s->wide) * s->wide;
+    const uint32_t wide = ARITH_MIN(s->wide, s->across - left), rest = inside - left * high;
+    *row = above + rest / wide;
+    *column = left + rest % wide;
+}
+
+static uint32_t square_at(const struct squares *s, uint32_t row, uint32_t column) {
+    const uint32_t above = row / s->high * s->high, high = ARITH_MIN(s->high, s->down - above);
+    const uint32_t left = column / s->wide * s->wide, wide = ARITH_MIN(s->wide, s->across - left);
+    return above * s->across + left * high + (row - above) * wide + (column - left);
+}
+
+uint32_t picture_patches_token(const struct tower *t, const struct tower_size *size, uint32_t k) {
+    const struct squares s = squares_of(t, size);
+    uint32_t row = 0, column = 0;
+    place_of_square(&s, k, &row, &column);
+    return row * size->across + column;
+}
+
 /* Patches in the order of arch/vision.h: the row and column of patch i, and which patch stands there. */
 static void place_of_patch(const struct tower *t, const struct tower_size *size, uint32_t i, uint32_t *row,
                            uint32_t *column) {
-    const uint32_t square = i / (t->merge * t->merge), inside = i % (t->merge * t->merge);
-    *row = square / size->across * t->merge + inside / t->merge;
-    *column = square % size->across * t->merge + inside % t->merge;
+    const struct squares s = squares_of(t, size);
+    const uint32_t inside = i % (t->merge * t->merge);
+    place_of_square(&s, i / (t->merge * t->merge), row, column);
+    *row = *row * t->merge + inside / t->merge;
+    *column = *column * t->merge + inside % t->merge;
 }
 
 static uint32_t patch_at(const struct tower *t, const struct tower_size *size, uint32_t row,
                          uint32_t column) {
-    const uint32_t square = row / t->merge * size->across + column / t->merge;
+    const struct squares s = squares_of(t, size);
+    const uint32_t square = square_at(&s, row / t->merge, column / t->merge);
     return (square * t->merge + row % t->merge) * t->merge + column % t->merge;
 }
 
+/* The windows in the order of their patches. */
+static void write_windows(const struct tower *t, const struct tower_size *size, struct step_window *out) {
+    const struct squares s = squares_of(t, size);
+    const uint32_t each = t->merge * t->merge;
+    for (uint32_t above = 0; above < s.down; above += s.high)
+        for (uint32_t left = 0; left < s.across; left += s.wide)
+            *out++ = (struct step_window){.first = square_at(&s, above, left) * each,
+                                          .n = ARITH_MIN(s.high, s.down - above) *
+                                               ARITH_MIN(s.wide, s.across - left) * each};
+}
+
 /* Half of a patch's angles: those of its row (half 0) or of its column. Pixtral's rows have the even
- * frequencies of a head and columns the odd ones; qwen3vl's have the same. */
+ * frequencies of a head and columns the odd ones; qwen's have the same. */
 static void write_half(const struct tower *t, uint32_t half, uint32_t place, float *out) {
     const uint32_t head = t->width / t->heads, quarter = head / 4;
     for (uint32_t j = 0; j < quarter && t->projector == TOWER_GEMMA3; j++) { /* has no RoPE */
@@ -139,6 +186,10 @@ static void write_patches(const struct stator *s, const struct picture_place *p,
     if (g->blends != GRAPH_NONE)
         blends = (struct step_blend *)(void *)picture_patches_value(s, planning_vision_at(&s->planning),
                                                                     g->blends, 0);
+    if (g->windows != GRAPH_NONE)
+        write_windows(t, &p->size,
+                      (struct step_window *)(void *)picture_patches_value(s, planning_vision_at(&s->planning),
+                                                                          g->windows, 0));
     for (uint32_t i = 0; i < patches; i++) {
         write_angles(t, &p->size, i, angles, h->rope_stride);
         write_pixels(t, &p->size, &levels, p->memory, i, pixels + i * width);

@@ -375,7 +375,9 @@ static stator_status encode(struct stator *s, struct picture_place *p, stator_er
     if (st != STATOR_OK)
         return st;
     const size_t width = tower_row_width(tower_of(s));
-    memcpy(p->memory, d->vtable->logits(d, 0), (size_t)p->size.across * p->size.down * width * sizeof(float));
+    for (uint32_t k = 0; k < p->size.across * p->size.down; k++)
+        memcpy((float *)p->memory + picture_patches_token(tower_of(s), &p->size, k) * width,
+               d->vtable->logits(d, 0) + k * width, width * sizeof(float));
     atomic_store(&p->encoded, true);
     atomic_fetch_add(&s->pictures.encoded, 1);
     atomic_fetch_add(&s->pictures.encode_ns, clock_ns() - began);
@@ -480,7 +482,7 @@ uint32_t pictures_cut(const struct stator *s, const struct engine_request *r, ui
 
 struct step_place pictures_locate(const struct stator *s, const struct engine_request *r, uint32_t token) {
     uint32_t saved = 0; /* tokens of pictures before it beyond the numbers that they take */
-    if (r->n_pictures == 0 || tower_of(s)->projector != TOWER_QWEN3VL)
+    if (r->n_pictures == 0 || !tower_is_qwen(tower_of(s)))
         return step_writer_text(token);
     for (uint32_t k = 0; k < r->n_pictures && r->pictures[k].first <= token; k++) {
         const struct tower_size *size = &s->pictures.places[r->pictures[k].place].size;

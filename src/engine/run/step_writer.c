@@ -6,6 +6,8 @@
 /* By which of a token's places a pair turns. */
 static uint32_t section_of(const struct graph_angles *a, uint32_t pair) {
     const uint32_t k = pair % 3;
+    if (a->in_order)
+        return (pair >= a->sections[0]) + (pair >= a->sections[0] + a->sections[1]);
     return k > 0 && pair < 3 * a->sections[k] ? k : 0;
 }
 

@@ -107,6 +107,11 @@ struct step_blend {
     float factor[4];
 };
 
+/* Tokens that see each other: they follow those of the windows before. */
+struct step_window {
+    step_u32 first, n;
+};
+
 /* Result of the tail for one row: the argmax. */
 struct step_pick {
     step_i32 token;  /* of the largest logit */

@@ -33,7 +33,7 @@ test_norms_behind() { same exaone4-odd exaone4-windows glm4-odd; }
 test_other_heads() { same gemma4-odd gemma4-values; }
 test_layer_embeddings() { same gemma4-embeddings gemma4-shared; }
 test_experts_beside() { same gemma4-experts gemma4-experts-apart; }
-test_plain() { same seed_oss-odd ernie4_5-odd gemma-odd qwen3vl-odd; }
+test_plain() { same seed_oss-odd ernie4_5-odd gemma-odd qwen3vl-odd qwen2vl-odd; }
 test_other_experts() { same qwen2moe-odd minimax-m2-odd qwen3vlmoe-odd; }
 test_gated_convolutions() { same lfm2-odd lfm2-wide lfm2-one lfm2moe-odd; }
 test_norms_after_rope() { same hunyuan-dense-odd hunyuan-dense-part; }

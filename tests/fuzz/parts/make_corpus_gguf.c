@@ -175,6 +175,21 @@ static void towers(void) {
     const struct tower_model_pixtral tiny = {8, 6, 1, 2, 4, 2, 2, 8, BLOCK_F16, true};
     tower_model_write_pixtral(&w, &tiny, 1);
     save(&w, "good_tower_pixtral");
+    w = gguf_writer_new();
+    const struct tower_model_qwen windows = {.width = 8,
+                                             .ff = 6,
+                                             .layers = 2,
+                                             .heads = 2,
+                                             .text = 4,
+                                             .patch = 2,
+                                             .merge = 2,
+                                             .image_size = 8,
+                                             .min_pixels = 16,
+                                             .max_pixels = 4096,
+                                             .window = 8,
+                                             .type = BLOCK_F16};
+    tower_model_write_qwen(&w, &windows, 1);
+    save(&w, "good_tower_qwen25vl");
 }
 
 int main(int argc, char **argv) {

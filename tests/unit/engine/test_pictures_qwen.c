@@ -1,13 +1,14 @@
-/* Pictures with qwen3vl_merger: embeddings, deepstacks and the logits of the text behind two pictures against
- * tools/reference_tower.py and tools/reference_pictures.py in float64; the same bits however a prompt is
- * computed; prefixes; and which files don't go together.
+/* Pictures with qwen3vl_merger and qwen2.5vl_merger: embeddings, deepstacks and the logits of the text behind
+ * two pictures against tools/reference_tower.py and tools/reference_pictures.py in float64; the same bits
+ * however a prompt is computed; prefixes; and which files don't go together.
  *
- * With arguments the program writes the files for the references instead, of qwen3vl, then of qwen35:
- *     test_pictures_qwen /tmp/text.gguf /tmp/tower.gguf /tmp/text35.gguf /tmp/tower35.gguf
+ * With arguments the program writes the files for the references instead, of qwen3vl, then of qwen35, then of
+ * qwen2vl:
+ *     test_pictures_qwen /tmp/text.gguf /tmp/tower.gguf /tmp/text35.gguf /tmp/tower35.gguf ..
  *     tools/reference_tower.py /tmp/tower.gguf PIXELS 30 18 tests/data/pictures/qwen_tower.f32
  *     tools/reference_pictures.py /tmp/text.gguf /tmp/tower.gguf tests/data/pictures/qwen_logits.f32 PROMPT
- * (with the other two files: qwen35_logits.f32). PIXELS: those of tests/data/pictures/tower.png. PROMPT:
- * below, with the files of `pictures` for -1. */
+ * (with the other files: qwen35_logits.f32; qwen25_tower.f32, qwen25_logits.f32). PIXELS: those of
+ * tests/data/pictures/tower.png. PROMPT: below, with the files of `pictures` for -1. */
 #include "engine_harness.h"
 #include "pictures_model.h"
 #include "pictures_play.h"
@@ -26,8 +27,8 @@ static const struct {
 } files[] = {{"tests/data/pictures/tower.png", 5, 3}, {"tests/data/pictures/tower_3.png", 2, 4}};
 enum { TOKENS = PROMPT - 2 + 5 * 3 + 2 * 4 };
 
-/* Of qwen3vl with matrices of the tower in F32, and in F16; of qwen35. */
-enum { DEEP, DEEP_F16, HYBRID, MODELS };
+/* Of qwen3vl with matrices of the tower in F32, and in F16; of qwen35; of qwen2vl. */
+enum { DEEP, DEEP_F16, HYBRID, WINDOWED, MODELS };
 static struct gguf_writer texts[MODELS], towers[MODELS];
 static char text_paths[MODELS][GGUF_WRITER_PATH], tower_paths[MODELS][GGUF_WRITER_PATH];
 static stator_picture pictures[2];
@@ -36,11 +37,14 @@ static int32_t ids[PROMPT];
 static int32_t write_model(int i) {
     struct tower_model_qwen m = pictures_model_qwen_tower(i == DEEP_F16 ? BLOCK_F16 : BLOCK_F32);
     m.deep = i == HYBRID ? 0 : m.deep;
+    if (i == WINDOWED)
+        m = pictures_model_windowed_tower(BLOCK_F32);
     texts[i] = gguf_writer_new();
     towers[i] = gguf_writer_new();
     tower_model_write_qwen(&towers[i], &m, SEED);
-    const int32_t marker = i == HYBRID ? pictures_model_hybrid_text(&texts[i], SEED, 0)
-                                       : pictures_model_qwen_text(&texts[i], SEED);
+    const int32_t marker =
+        i == HYBRID ? pictures_model_hybrid_text(&texts[i], SEED, 0)
+                    : pictures_model_qwen_of(&texts[i], SEED, i == WINDOWED ? "qwen2vl" : "qwen3vl");
     assert_true(gguf_writer_finish(&texts[i]) && gguf_writer_finish(&towers[i]));
     return marker;
 }
@@ -108,11 +112,14 @@ static void test_reference(void **state) {
             assert_int_equal(p->size.tokens, files[i].across * files[i].down);
         }
         if (model != HYBRID)
-            pictures_compare("tower", s->pictures.places[0].memory, "tests/data/pictures/qwen_tower.f32",
-                             (size_t)5 * 3 * WIDTH);
+            pictures_compare("tower", s->pictures.places[0].memory,
+                             model == WINDOWED ? "tests/data/pictures/qwen25_tower.f32"
+                                               : "tests/data/pictures/qwen_tower.f32",
+                             (size_t)5 * 3 * (model == WINDOWED ? PICTURES_MODEL_WIDTH : WIDTH));
         pictures_compare("logits", rows,
-                         model == HYBRID ? "tests/data/pictures/qwen35_logits.f32"
-                                         : "tests/data/pictures/qwen_logits.f32",
+                         model == HYBRID     ? "tests/data/pictures/qwen35_logits.f32"
+                         : model == WINDOWED ? "tests/data/pictures/qwen25_logits.f32"
+                                             : "tests/data/pictures/qwen_logits.f32",
                          (size_t)TOKENS * harness_vocab(s));
         free(rows);
         stator_close(s);
@@ -151,6 +158,7 @@ static void test_bits(void **state) {
     (void)state;
     same_bits(DEEP_F16);
     same_bits(HYBRID);
+    same_bits(WINDOWED);
 }
 
 /* Text alone has the bits that it has without a tower. */
@@ -293,8 +301,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_what_does_not_go_together),
     };
-    for (int i = 0; i < 2 && argc > 2 * i + 2; i++) {
-        const int model = i == 0 ? DEEP : HYBRID;
+    for (int i = 0; i < 3 && argc > 2 * i + 2; i++) {
+        const int model = (const int[]){DEEP, HYBRID, WINDOWED}[i];
         write_model(model);
         if (!gguf_writer_save(&texts[model], argv[2 * i + 1]) ||
             !gguf_writer_save(&towers[model], argv[2 * i + 2]))

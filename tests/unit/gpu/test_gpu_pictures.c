@@ -113,6 +113,15 @@ static void gemma3(void **state) {
     play(2, ways, places, 2);
 }
 
+/* No kernel has windows yet: "auto" takes the CPU, and the text model is on the GPU all the same. */
+static void windows(void **state) {
+    static const char *const ways[][SETS] = {{"devices.use=level_zero:0", "vision.device=auto"}};
+    static const char *const places[] = {"vision/cpu:0"};
+    (void)state;
+    ZESIM_NEED();
+    play(4, ways, places, 1);
+}
+
 /* A GPU that has room for the text model alone. */
 static void small(void) {
     static const char *const sets[SETS] = {"devices.use=level_zero:0", "vision.device=auto"};
@@ -135,7 +144,7 @@ static void no_room(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gpus), cmocka_unit_test(gemma3),
-                                       cmocka_unit_test(no_room)};
+                                       cmocka_unit_test(windows), cmocka_unit_test(no_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

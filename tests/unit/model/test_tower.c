@@ -106,6 +106,59 @@ static void test_pixtral(void **state) {
     }
 }
 
+static struct tower_model_qwen windowed(void) {
+    return (struct tower_model_qwen){.width = 8,
+                                     .ff = 6,
+                                     .layers = 4,
+                                     .heads = 2,
+                                     .text = 4,
+                                     .patch = 2,
+                                     .merge = 2,
+                                     .image_size = 8,
+                                     .min_pixels = 16,
+                                     .max_pixels = 4096,
+                                     .window = 12,
+                                     .type = BLOCK_F16};
+}
+
+/* Windows of 3 x 3 tokens but in layers 1 and 3, and what is wrong with such a file. */
+static void test_qwen25vl(void **state) {
+    (void)state;
+    static const struct {
+        const char *drop, *what;
+        uint32_t window;
+    } wrong[] = {{"v.blk.1.ffn_gate.weight", "no tensor 'v.blk.1.ffn_gate.weight' (8 x 6", 12},
+                 {"v.blk.0.attn_q.bias", "no tensor 'v.blk.0.attn_q.bias'", 12},
+                 {"v.patch_embd.weight.1", "no tensor 'v.patch_embd.weight.1'", 12},
+                 {"clip.use_silu", "clip.use_silu is not true: of the projector qwen2.5vl_merger only", 12},
+                 {NULL, "clip.vision.window_size 3 is below 4 pixels, which are a token", 3}};
+    struct tower_model_qwen m = windowed();
+    struct gguf_writer w = gguf_writer_new();
+    stator_error e;
+    tower_model_write_qwen(&w, &m, 1);
+    assert_int_equal(read_tower(&w, &e), STATOR_OK);
+    assert_int_equal(tower.projector, TOWER_QWEN25VL);
+    assert_true(tower.window == 3 && tower.whole == 2 && tower.deepstacks == 0);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(tower_has_windows(&tower, i), i % 2 == 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        w = gguf_writer_new();
+        w.drop[0] = wrong[i].drop;
+        m.window = wrong[i].window;
+        tower_model_write_qwen(&w, &m, 1);
+        assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+        if (strstr(e.text, wrong[i].what) == NULL)
+            fail_msg("expected \"%s\" in: %s", wrong[i].what, e.text);
+    }
+    /* Files of 2025 have no key for the size. */
+    w = gguf_writer_new();
+    w.drop[0] = "clip.vision.window_size";
+    m.window = 12;
+    tower_model_write_qwen(&w, &m, 1);
+    assert_int_equal(read_tower(&w, &e), STATOR_OK);
+    assert_int_equal(tower.window, 4);
+}
+
 static void test_what_is_missing(void **state) {
     (void)state;
     static const struct {
@@ -173,8 +226,9 @@ static void test_others_are_refused_by_name(void **state) {
     stator_error e;
     tower_model_keys(&w, "internvl");
     assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
-    assert_non_null(
-        strstr(e.text, "is \"internvl\"; the projectors qwen3vl_merger, gemma3 and pixtral are known"));
+    assert_non_null(strstr(
+        e.text,
+        "is \"internvl\"; the projectors qwen3vl_merger, qwen2.5vl_merger, gemma3 and pixtral are known"));
     w = gguf_writer_new();
     tower_model_write(&w, "gemma3", false);
     gguf_writer_tensor(&w, "v.blk.0.ls1.weight", BLOCK_F32, 1, (uint64_t[]){8}, NULL);
@@ -275,6 +329,7 @@ static void test_sizes_stay_below_the_bound(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_qwen3vl),
+        cmocka_unit_test(test_qwen25vl),
         cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_pixtral),
         cmocka_unit_test(test_what_is_missing),
