@@ -81,6 +81,7 @@ enum config_key {
     CONFIG_SERVER_API_KEY_FILE,
     CONFIG_SERVER_OPEN,
     CONFIG_SERVER_HOSTS,
+    CONFIG_SERVER_IMAGE_HOSTS,
     CONFIG_SERVER_CORS,
     CONFIG_SERVER_MAX_CONNECTIONS,
     CONFIG_SERVER_MAX_BODY,
@@ -243,8 +244,9 @@ struct config {
         uint64_t port;          /* 0: the system chooses */
         char api_key_file[CONFIG_PATH];
         bool open;
-        char hosts[CONFIG_LIST]; /* as text: names separated by commas; empty: none */
-        char cors[CONFIG_LIST];  /* as text: origins separated by commas, or "*"; empty: none */
+        char hosts[CONFIG_LIST];       /* as text: names separated by commas; empty: none */
+        char image_hosts[CONFIG_LIST]; /* from which pictures may be fetched; "": from none */
+        char cors[CONFIG_LIST];        /* as text: origins separated by commas, or "*"; empty: none */
         uint64_t max_connections;
         uint64_t max_body;             /* bytes; 0: what follows from the context (plan/parts/edge.h) */
         uint64_t max_queue;            /* requests that wait, beside memory.sequences that run */

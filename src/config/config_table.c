@@ -282,6 +282,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "(\"box.local\"). A request is refused if its Host is neither one of them nor "
                  "localhost, this machine's name or an address, so that no web site can reach the server "
                  "through a name of its own."},
+    [CONFIG_SERVER_IMAGE_HOSTS] =
+        {TEXT(server, image_hosts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help =
+             "Hosts, separated by commas, from which the server fetches pictures that a request gives as "
+             "http:// URLs (\"cdn.example.org, 10.0.0.5:8080\"). Their addresses are looked up at the start; "
+             "an address of a private network must be listed itself, not by a name. Empty: pictures come in "
+             "data: URLs only. https is not spoken."},
     [CONFIG_SERVER_CORS] =
         {TEXT(server, cors), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help = "Origins, separated by commas, of web pages that may use the server "

@@ -143,6 +143,8 @@ stator_status server_settings_read(const struct config *c, struct server_setting
     memcpy(out->log_file, c->log.file, sizeof out->log_file);
     stator_status st = read_address(c, out, e);
     if (st == STATOR_OK)
+        st = http_fetch_read_hosts(c->server.image_hosts, &out->image_hosts, e);
+    if (st == STATOR_OK)
         st = read_keys(c->server.api_key_file, out, e);
     if (st == STATOR_OK && !out->loopback && out->n_keys == 0 && !c->server.open)
         st = error_set(

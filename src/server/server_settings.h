@@ -3,6 +3,7 @@
 #define STATOR_SERVER_SERVER_SETTINGS_H
 
 #include "config/config.h"
+#include "server/http/http_fetch.h"
 
 #include <sys/socket.h>
 
@@ -35,6 +36,7 @@ struct server_settings {
     uint64_t deadline_ns;    /* devices.deadline */
     char cors[CONFIG_LIST];  /* origins separated by ", "; "" or "*" */
     char hosts[CONFIG_LIST]; /* further names that Host may have */
+    struct http_fetch_hosts image_hosts;
     bool page;
     bool log_requests;
     bool log_json;

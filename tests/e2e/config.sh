@@ -90,7 +90,7 @@ test_help_config() {
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.driver_reserve \
         memory.on_oom memory.experts memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa $sampling \
         speculation.mode speculation.tokens speculation.model speculation.device cache.dir cache.kv_dir cache.kv_bytes chat.template \
-        server.host server.port server.api_key_file server.open server.hosts server.cors server.max_connections \
+        server.host server.port server.api_key_file server.open server.hosts server.image_hosts server.cors server.max_connections \
         server.max_body server.max_queue server.memory server.request_timeout server.default_max_tokens server.max_tokens server.unknown_fields server.alias server.strict_model server.reasoning_budget server.reasoning_message \
         server.on_fault server.log_requests server.prefix_cache server.page server.checkpoints server.grammars server.grammar_bytes server.json_whitespace log.level log.format log.file; do
         printed "^$key  \(.*\)  default "

@@ -247,4 +247,79 @@ test_large() {
     wait $pid || fail "it ended with $?"
 }
 
+# http:// URLs, from hosts of server.image_hosts alone, and what a hostile one answers.
+test_image_hosts() {
+    config
+    python3 tests/clients/image_host.py $png "$tmp/host_port" &
+    local host_pid=$! host part text='{"type": "text", "text": "abc"}'
+    for _ in $(seq 600); do
+        [ ! -e "$tmp/host_port" ] || break
+        kill -0 $host_pid || fail "the host of pictures has ended"
+        sleep 0.05
+    done
+    host=127.0.0.1:$(cat "$tmp/host_port")
+    sed -i "s,^chat = ,server = { image_hosts = \"$host\"; max_body = \"2MiB\"; };\nchat = ," "$tmp/box.cfg"
+    serve_config=$tmp/box.cfg
+    serve
+    ready
+    ask() { # PATH BODY
+        raw 'POST %s HTTP/1.1\r\nHost: localhost:%s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' "$1" $port ${#2} "$2"
+    }
+    picture() { # URL
+        ask /v1/chat/completions "{\"max_tokens\": 4, \"temperature\": 0, \"ignore_eos\": true, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"$1\"}}, $text]}]}"
+    }
+    said_text() { sed -n 's/.*"content": *"\([^"]*\)".*/\1/p' "$tmp/answer"; }
+    picture "data:image/png;base64,$(data $png)"
+    answered 200 '"prompt_tokens": ?2[0-9]'
+    said_text >"$tmp/expected"
+    for part in /good '/good?x=1#y' /unsized; do
+        picture "http://$host$part"
+        answered 200 '"prompt_tokens": ?2[0-9]'
+        said_text | cmp -s - "$tmp/expected" || fail "$part: another answer"
+    done
+    ask /v1/messages "{\"max_tokens\": 2, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"source\": {\"type\": \"url\", \"url\": \"http://$host/good\"}}, $text]}]}"
+    answered 200 '"input_tokens": ?2[0-9]'
+    ask /v1/responses "{\"max_output_tokens\": 2, \"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", \"image_url\": \"http://$host/good\"}, {\"type\": \"input_text\", \"text\": \"abc\"}]}]}"
+    answered 200 '"input_tokens": ?2[0-9]'
+    ask /tokenize "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"http://$host/good\"}}]}]}"
+    answered 200 '"picture_tokens": ?\[ *18 *\]'
+    local path why
+    while read -r path why; do
+        picture "http://$host$path"
+        answered 400 "$why"
+    done <<'END'
+/moved it answers 302, that the picture is elsewhere
+/chunked in chunks
+/gzip compressed
+/huge the file has 99999999999 bytes, at most
+/endless the file has more than [0-9]* bytes
+/cut it closes the connection after
+/head the head of its answer is too long|longer than
+/nothing without an answer
+/ssh does not speak HTTP/1
+/absent it answers 404
+/text picture 0
+END
+    picture "https://$host/good"
+    answered 400 'does not speak https'
+    picture "http://127.0.0.1:9/good"
+    answered 400 'fetches no pictures from 127.0.0.1, port 9'
+    picture "http://$host@evil.example/"
+    answered 400 'this is no URL'
+    # A host that does not answer holds up other pictures and templates for 10 s, and /health not at all.
+    local body="{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"http://$host/slow\"}}]}]}"
+    raw_slow() { raw 'POST %s HTTP/1.1\r\nHost: localhost:%s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' /v1/chat/completions $port ${#body} "$body"; }
+    raw_slow
+    answered 400 'it takes longer than 10 s'
+    kill $host_pid
+    wait $host_pid 2>/dev/null
+    picture "http://$host/good?later"
+    answered 400 "can't be fetched from 127.0.0.1: "
+    kill $pid
+    wait $pid || fail "it ended with $?"
+    sed -i 's,image_hosts = "[^"]*",image_hosts = "no such host",' "$tmp/box.cfg"
+    expect 2 "$stator" serve "$tmp/box.cfg"
+    said 'server.image_hosts: the host "no" is not found'
+}
+
 run_tests

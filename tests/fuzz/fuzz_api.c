@@ -9,6 +9,7 @@
 #include "server/adapters/responses.h"
 #include "server/request/api_vectors.h"
 #include "server/http/edge_pool.h"
+#include "server/http/http_fetch.h"
 #include "server/server_choice.h"
 
 #include <stdio.h>
@@ -22,6 +23,7 @@ const char *const fuzz_kinds[] = {"chat",   "completion", "template", "anthropic
 #define BYTES (4u << 20)
 
 static const char source[] = CHAT_FAMILIES_HERMES "{# reasoning_effort #}";
+static struct http_fetch_hosts image_hosts = {.n = 1, .at = {{.name = "a.example", .port = 80}}};
 static struct api_model model = {.name = "m",
                                  .source = source,
                                  .source_length = sizeof source - 1,
@@ -31,6 +33,7 @@ static struct api_model model = {.name = "m",
                                  .marker = "[IMG]",
                                  .marker_length = 5,
                                  .pictures = 4,
+                                 .image_hosts = &image_hosts,
                                  .default_max_tokens = 16};
 
 static const struct kind {

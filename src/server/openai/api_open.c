@@ -88,6 +88,7 @@ static void find_vision(struct api *api) {
     api->model.marker = api->marker;
     api->model.marker_length = strlen(api->marker);
     api->model.pictures = vision.pictures;
+    api->model.image_hosts = &api->server->settings.image_hosts;
 }
 
 static void find_infill(struct api *api) {

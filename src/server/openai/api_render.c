@@ -49,7 +49,9 @@ static void *run(void *context) {
         if (r->state == CLOSED)
             break;
         pthread_mutex_unlock(&r->lock);
-        r->ok = api_pictures_load(r->job->api->engine, &r->job->request, &r->stop, &r->why) &&
+        struct api *api = r->job->api;
+        const struct api_picture_room room = {r->memory, r->bytes, api->server->settings.max_body};
+        r->ok = api_pictures_load(api->engine, &api->model, &r->job->request, room, &r->stop, &r->why) &&
                 api_prompt_render(&r->job->api->model, &r->job->request, &r->stop, r->memory, r->bytes,
                                   r->alone, &r->text, &r->length, &r->why);
         pthread_mutex_lock(&r->lock);

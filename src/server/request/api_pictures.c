@@ -1,6 +1,8 @@
 #include "server/request/api_pictures.h"
 
+#include "base/arith.h"
 #include "chat/chat_json.h"
+#include "server/http/http_fetch.h"
 
 #include <string.h>
 
@@ -66,14 +68,28 @@ static const char *data_of(const char *url, size_t length, size_t *n) {
     return comma + 1;
 }
 
-/* Where the part has its picture: a URL, or (Anthropic's `source`) base64 alone. */
+/* Where the part has its picture: a URL, or (Anthropic's `source`) base64 alone or a URL. */
 static const json_t *find_text(const json_t *part, bool *bare) {
     const json_t *url = json_object_get(part, "image_url"), *source = json_object_get(part, "source");
     const char *type = json_string_value(json_object_get(source, "type"));
     *bare = type != NULL && strcmp(type, "base64") == 0;
     if (*bare)
         return json_object_get(source, "data");
+    if (type != NULL && strcmp(type, "url") == 0)
+        return json_object_get(source, "url");
     return json_is_object(url) ? json_object_get(url, "url") : url;
+}
+
+/* Keeps the URL of a picture whose file will be fetched. */
+static bool take_url(struct api_reader *r, const char *param, const char *url, size_t n) {
+    struct http_fetch_url parts;
+    char why[HTTP_FETCH_WHY];
+    if (http_fetch_find(r->model->image_hosts, url, n, &parts, why) == NULL)
+        return fail(r, param, why);
+    r->out->fetches[r->out->n_pictures] = true;
+    api_text_put(&r->out->pictures, url, n);
+    return !r->out->pictures.failed ||
+           api_failure_set(r->why, 503, NULL, "the server's memory has no room for the picture now");
 }
 
 bool api_pictures_take(struct api_reader *r, const char *param, const json_t *part, struct api_text *text) {
@@ -93,11 +109,13 @@ bool api_pictures_take(struct api_reader *r, const char *param, const json_t *pa
         return fail(r, param, "a picture is expected as a data: URL in image_url, or as source of base64");
     size_t n = json_string_length(found);
     const char *data = bare ? json_string_value(found) : data_of(json_string_value(found), n, &n);
-    if (data == NULL)
-        return fail(r, param, "only data: URLs of base64 are read, the server fetches no pictures");
-    if (!decode(data, n, &out->pictures, &valid))
+    if (data == NULL && !http_fetch_is_url(json_string_value(found), n))
+        return fail(r, param, "only data: URLs of base64 are read, and http:// URLs of server.image_hosts");
+    if (data == NULL && !take_url(r, param, json_string_value(found), n))
+        return false;
+    if (data != NULL && !decode(data, n, &out->pictures, &valid))
         return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the picture now");
-    if (!valid)
+    if (data != NULL && !valid)
         return fail(r, param, "the picture's data is no base64");
     out->picture_ends[out->n_pictures++] = out->pictures.n;
     api_text_put(text, r->model->marker, r->model->marker_length);
@@ -120,12 +138,30 @@ static bool refuse(struct api_failure *why, stator_status st, const stator_error
                            NULL, "%s", e->text);
 }
 
-bool api_pictures_load(stator *engine, struct api_request *r, const atomic_int *stop,
-                       struct api_failure *why) {
+/* The file whose URL `file` is, in its place. */
+static bool fetch(const struct api_model *m, stator_picture *file, struct api_picture_room room,
+                  const atomic_int *stop, struct api_failure *why) {
+    struct http_fetch_url url;
+    char text[HTTP_FETCH_WHY];
+    size_t n = 0;
+    const struct http_fetch_host *h = http_fetch_find(m->image_hosts, file->data, file->length, &url, text);
+    if (h == NULL)
+        return api_failure_set(why, 400, NULL, "%s", text);
+    const size_t most = (size_t)ARITH_MIN(room.bytes, room.most);
+    if (!http_fetch(h, &url, room.memory, most, &n, stop, text))
+        return api_failure_set(why, 400, NULL, "a picture can't be fetched from %s: %s", h->name, text);
+    *file = (stator_picture){room.memory, n};
+    return true;
+}
+
+bool api_pictures_load(stator *engine, const struct api_model *m, struct api_request *r,
+                       struct api_picture_room room, const atomic_int *stop, struct api_failure *why) {
     stator_picture files[API_PICTURES];
     const size_t n = api_pictures_files(r, files);
     for (size_t i = 0; i < n && atomic_load(stop) == 0; i++) {
         stator_error e = {0};
+        if (r->fetches[i] && !fetch(m, &files[i], room, stop, why))
+            return false;
         stator_picture_size size = {.size = sizeof size};
         stator_status st = stator_measure_picture(engine, &files[i], &size, &e);
         r->picture_tokens[i] = size.tokens;

@@ -51,10 +51,11 @@ struct api_model {
     uint32_t reasoning_budget;
     const char *marker; /* text that stands for a picture */
     size_t marker_length;
-    uint32_t pictures;       /* that a request may have; 0: it takes none */
-    bool infills;            /* it has tokens for filling in (stator_infill_tokens) */
-    bool strict_model;       /* other names of the model are refused */
-    const char *alias;       /* further names, separated by commas; NULL: none */
+    uint32_t pictures;                          /* that a request may have; 0: it takes none */
+    const struct http_fetch_hosts *image_hosts; /* of those that are fetched; NULL: none is */
+    bool infills;                               /* it has tokens for filling in (stator_infill_tokens) */
+    bool strict_model;                          /* other names of the model are refused */
+    const char *alias;                          /* further names, separated by commas; NULL: none */
     size_t idle;             /* bytes that a template can have while nobody else is served */
     const struct kept *kept; /* texts of earlier answers by id; NULL: none */
     const atomic_int *stop;  /* not 0 once the process is asked to end */
@@ -94,6 +95,7 @@ struct api_request {
     struct api_text repeated; /* settings that the answer repeats, in the adapter's form */
     struct api_text pictures; /* files, behind each other */
     size_t picture_ends[API_PICTURES];
+    bool fetches[API_PICTURES]; /* it is a URL, whose file is fetched */
     uint32_t n_pictures;
     bool loads_pictures;                   /* the engine decodes them before the prompt is submitted, */
     uint64_t loaded[API_PICTURES];         /* and these are stator_load_picture's; 0: none */
