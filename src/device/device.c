@@ -93,7 +93,7 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
                            struct device_pinned *p) {
     *p = (struct device_pinned){0};
     for (int k = 0; k < 2; k++)
-        p->logits[k] = p->picks[k] = p->pictures[k] = p->blends[k] = UINT64_MAX;
+        p->logits[k] = p->picks[k] = p->pictures[k] = p->blends[k] = p->windows[k] = UINT64_MAX;
     if (f->host_memory)
         return;
     const struct graph *g = m->graph;
@@ -111,14 +111,15 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
         p->picks[k] = c.used;
         carve_take(&c, g->values[g->picks].half_bytes, 1);
     }
-    for (uint32_t k = 0; k < m->slots && g->pictures != GRAPH_NONE; k++) {
-        p->pictures[k] = c.used;
-        carve_take(&c, g->values[g->pictures].half_bytes, 1);
-        if (g->blends == GRAPH_NONE)
-            continue;
-        p->blends[k] = c.used;
-        carve_take(&c, g->values[g->blends].half_bytes, 1);
-    }
+    const struct {
+        uint32_t value;
+        uint64_t *at;
+    } inputs[] = {{g->pictures, p->pictures}, {g->blends, p->blends}, {g->windows, p->windows}};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        for (uint32_t k = 0; k < m->slots && inputs[i].value != GRAPH_NONE; k++) {
+            inputs[i].at[k] = c.used;
+            carve_take(&c, g->values[inputs[i].value].half_bytes, 1);
+        }
     struct device_hosted hosted;
     p->hosted = c.used;
     device_hosted_lay_out(m, 0, &hosted);

@@ -217,8 +217,7 @@ struct graph_attention {
     uint32_t skip; /* number of first tokens that only their own query sees; 0 or 1 */
     bool both;     /* a query also sees the tokens behind it, as many as the window has before it (without a
                       window all). A chunk is then a whole text. */
-    bool windows;  /* with `both`: a query sees the tokens of its window alone (work: graph.windows). On CPUs
-                      only */
+    bool windows;  /* with `both`: a query sees the tokens of its window alone (work: graph.windows) */
     bool pictures; /* a chunk that begins with a picture's token is the rest of one picture: its queries
                       see, beside what they see otherwise, all of the chunk. On CPUs only */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
@@ -464,8 +463,8 @@ struct graph {
                           GRAPH_NONE without pictures */
     uint32_t blends;   /* value: struct step_blend [batch], exchange: what the patches of a vision tower take
                           of the table of positions; GRAPH_NONE without one */
-    uint32_t windows;  /* value: struct step_window [batch], exchange: those of a vision tower's picture, one
-                          behind  the other; GRAPH_NONE without them */
+    uint32_t windows;  /* value: struct step_window [batch], exchange: those of a vision tower's patches;
+                          GRAPH_NONE  without windows */
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing;  /* the same, for the next device; GRAPH_NONE on the last */

@@ -138,14 +138,12 @@ static void run_part(const struct member *m, const struct graph_op *op, const st
 /* As if each window were a chunk of its own, whose queries see as many tokens as it has. */
 static void windows_attention(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
     const struct step_window *w = (const struct step_window *)(const void *)value_f32(m, op->work);
-    uint32_t n = 0;
-    for (uint32_t tokens = 0; tokens < c->n; n++)
-        tokens = w[n].first + w[n].n;
+    const uint32_t n = w->all;
     const uint64_t items = (uint64_t)n * op->attention.heads;
     struct team_share share = team_share_begin(m->d->team, m->id, m->lane, items);
     for (uint64_t i, end; team_share_take(&share, 1, items, &i, &end);)
         for (; i < end; i++) {
-            const struct step_window *own = &w[i % n];
+            const struct step_window *own = &w[w[i % n].kth];
             const struct step_chunk part = {
                 .slot = c->slot, .first = c->first + own->first, .n = own->n, .position = own->first};
             for (uint32_t q = 0; q < own->n; q += KERNELS_MAX_GROUP)

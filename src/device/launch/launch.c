@@ -490,14 +490,10 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
     const struct graph_attention at = attention_on(o), *a = &at;
-    if (a->windows)
-        return error_set(b->e, STATOR_DEVICE,
-                         "layer %u: there is no GPU kernel yet for patches that see their window alone",
-                         o->layer);
     uint32_t group = a->heads / a->kv_heads;
     uint32_t heads = heads_together(a, out->forms);
     CHECK(a->kv_heads % heads == 0);
-    uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
+    uint32_t cells = o->work != GRAPH_NONE && !a->windows ? b->g->values[o->work].rows : 0;
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
     const struct graph_cache *kv = &b->g->caches[o->cache];
     uint64_t splits =
@@ -534,6 +530,8 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .skip = a->skip,
         .sinks = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
         .has_sinks = o->n_weights > 0,
+        .windows = a->windows ? launch_floats(b, o->work) : launch_nowhere(),
+        .has_windows = a->windows,
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,

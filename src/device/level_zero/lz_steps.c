@@ -433,6 +433,8 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     if (st == STATOR_OK)
         st = append_input(&r, d->model->graph->blends, d->pinned.blends);
     if (st == STATOR_OK)
+        st = append_input(&r, d->model->graph->windows, d->pinned.windows);
+    if (st == STATOR_OK)
         st = append_ops(&r, LAUNCH_BODY, bucket);
     return st == STATOR_OK ? close_list(&r) : st;
 }

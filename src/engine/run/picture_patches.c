@@ -20,8 +20,11 @@ float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t v
     const struct planning_device *p = &s->planning.devices[device];
     const struct graph_value *v = &p->graph.values[value];
     if (!p->facts.host_memory) { /* the device copies it at the step's begin */
-        const uint64_t *at = value == p->graph.pictures ? p->pinned.pictures : p->pinned.blends;
-        CHECK((value == p->graph.pictures || value == p->graph.blends) && at[half] != UINT64_MAX);
+        const uint64_t *at = value == p->graph.pictures ? p->pinned.pictures
+                             : value == p->graph.blends ? p->pinned.blends
+                                                        : p->pinned.windows;
+        CHECK(value == p->graph.pictures || value == p->graph.blends || value == p->graph.windows);
+        CHECK(at[half] != UINT64_MAX);
         return (float *)(void *)((uint8_t *)s->start.staging + p->at_pinned + at[half]);
     }
     uint8_t *exchange = d->vtable->map(d, DEVICE_EXCHANGE, 0);
@@ -79,15 +82,24 @@ static uint32_t patch_at(const struct tower *t, const struct tower_size *size, u
     return (square * t->merge + row % t->merge) * t->merge + column % t->merge;
 }
 
-/* The windows in the order of their patches. */
+/* Of each patch; out: of all of the picture's. */
 static void write_windows(const struct tower *t, const struct tower_size *size, struct step_window *out) {
     const struct squares s = squares_of(t, size);
     const uint32_t each = t->merge * t->merge;
+    uint32_t n = 0;
     for (uint32_t above = 0; above < s.down; above += s.high)
-        for (uint32_t left = 0; left < s.across; left += s.wide)
-            *out++ = (struct step_window){.first = square_at(&s, above, left) * each,
-                                          .n = ARITH_MIN(s.high, s.down - above) *
-                                               ARITH_MIN(s.wide, s.across - left) * each};
+        for (uint32_t left = 0; left < s.across; left += s.wide) {
+            const uint32_t first = square_at(&s, above, left) * each;
+            const uint32_t patches =
+                ARITH_MIN(s.high, s.down - above) * ARITH_MIN(s.wide, s.across - left) * each;
+            for (uint32_t i = first; i < first + patches; i++) {
+                out[i].first = first;
+                out[i].n = patches;
+            }
+            out[n++].kth = first;
+        }
+    for (uint32_t i = 0; i < s.across * s.down * each; i++)
+        out[i].all = n;
 }
 
 /* Half of a patch's angles: those of its row (half 0) or of its column. Pixtral's rows have the even

@@ -47,12 +47,17 @@
 #include "kernels/opencl/attention/cl_tiles.h"
 #endif
 
+#ifdef CL_BOTH
+#define LOOK_WINDOWS , has_windows ? (global const struct step_window *)windows : 0
+#else
+#define LOOK_WINDOWS
+#endif
 #define LOOK                                                                                                 \
     {                                                                                                        \
         CL_CACHE(kv), q, q_width, CL_FORMS(out), group, head_k, head_v, scale, cap, cap_inverse,             \
             window != 0 ? (int)window : ALL, (int)skip,                                                      \
             window != 0 ? CL_STEP(step)->cache[OPENCL_CACHE_NUMBER(kv_what)].table_stride : 0, has_sinks,    \
-            sinks                                                                                            \
+            sinks LOOK_WINDOWS                                                                               \
     }
 
 #define ATTENTION_KERNEL                                                                                     \
@@ -62,6 +67,9 @@
  * struct cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
     struct look l = LOOK;
+#ifndef CL_BOTH
+    (void)windows, (void)has_windows;
+#endif
 #ifdef TILE_ROWS /* all registers are taken: attention with a cap does without tiles (launch.c) */
     l.cap = 0.0f;
 #endif

@@ -103,7 +103,8 @@
     X(BUFFER, const uint, routes)                                                                            \
     X(U32, used)                                                                                             \
     X(U32, slots)                                                                                            \
-    X(U32, wanted) X(U32, owned) X(U32, pictures) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+    X(U32, wanted)                                                                                           \
+    X(U32, owned) X(U32, pictures) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_WIDE(X)                                                                             \
     X(BUFFER, float, x)                                                                                      \
@@ -213,6 +214,8 @@
     X(U32, skip)                                                                                             \
     X(BUFFER, const float, sinks)                                                                            \
     X(U32, has_sinks)                                                                                        \
+    X(BUFFER, const uint, windows)                                                                           \
+    X(U32, has_windows)                                                                                      \
     X(BUFFER, float, cells) X(BUFFER, uint, arrivals) X(U32, n_cells) X(LOCAL, float4, whole)
 
 #define KERNEL_ARGUMENTS_ROUTE(X)                                                                            \

@@ -87,8 +87,8 @@
 #define OPENCL_GATE_EARLY   3
 #define OPENCL_GATE_RELU2   4
 
-/* Which rows the kernel `norm` works on: those of all tokens, of the tokens that the step wants logits of, or as
- * many of the first ones as it wants. */
+/* Which rows the kernel `norm` works on: those of all tokens, of the tokens that the step wants logits of, or
+ * as many of the first ones as it wants. */
 #define OPENCL_ROWS_ALL    0
 #define OPENCL_ROWS_GATHER 1
 #define OPENCL_ROWS_WANTED 2

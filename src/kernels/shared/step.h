@@ -107,9 +107,11 @@ struct step_blend {
     float factor[4];
 };
 
-/* Tokens that see each other: they follow those of the windows before. */
+/* Of a patch: the window that it is in, by its first patch and its number of patches, which see each other.
+ * In entry k also the first patch of window k, and how many windows there are. */
 struct step_window {
     step_u32 first, n;
+    step_u32 kth, all;
 };
 
 /* Result of the tail for one row: the argmax. */

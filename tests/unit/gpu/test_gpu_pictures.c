@@ -73,8 +73,9 @@ static void same(void) {
     CHECK(zesim_counter("violations") == 0);
 }
 
-static void play(size_t family, const char *const (*ways)[SETS], const char *const *places, size_t n) {
-    pictures_files_open(&files, &pictures_families[family]);
+static void play_family(const struct pictures_family *family, const char *const (*ways)[SETS],
+                        const char *const *places, size_t n) {
+    pictures_files_open(&files, family);
     for (size_t i = 0; i < n; i++) {
         print_message("%s: %s, %s\n", files.family->name, ways[i][0], ways[i][1]);
         way = ways[i];
@@ -83,6 +84,10 @@ static void play(size_t family, const char *const (*ways)[SETS], const char *con
         zesim_run("devices=2," SMALL, same);
     }
     pictures_files_close(&files);
+}
+
+static void play(size_t family, const char *const (*ways)[SETS], const char *const *places, size_t n) {
+    play_family(&pictures_families[family], ways, places, n);
 }
 
 static void gpus(void **state) {
@@ -100,6 +105,7 @@ static void gpus(void **state) {
     play(0, ways, places, 5);
     play(1, ways, places, 5);
     play(3, ways, places, 2);
+    play(4, ways, places, 4);
     play(3, ways + 4, places + 4, 1);
 }
 
@@ -113,13 +119,23 @@ static void gemma3(void **state) {
     play(2, ways, places, 2);
 }
 
-/* No kernel has windows yet: "auto" takes the CPU, and the text model is on the GPU all the same. */
-static void windows(void **state) {
-    static const char *const ways[][SETS] = {{"devices.use=level_zero:0", "vision.device=auto"}};
-    static const char *const places[] = {"vision/cpu:0"};
+static void large_tower(struct gguf_writer *w, uint32_t type) {
+    struct tower_model_qwen m = pictures_model_windowed_tower(type);
+    m.min_pixels = 2300;
+    tower_model_write_qwen(w, &m, PICTURES_SEED);
+}
+
+/* 22 x 14 patches, more than a split of attention, in windows of 4 x 4. */
+static void many_windows(void **state) {
+    static const char *const ways[][SETS] = {{"devices.use=cpu:0", "vision.device=level_zero:0"},
+                                             {"devices.use=level_zero:0", "vision.device=auto"}};
+    static const char *const places[] = {"vision/level_zero:0", "vision/level_zero:0"};
+    struct pictures_family large = pictures_families[4];
     (void)state;
     ZESIM_NEED();
-    play(4, ways, places, 1);
+    large.tower = large_tower;
+    large.rows = 11 * 7;
+    play_family(&large, ways, places, 2);
 }
 
 /* A GPU that has room for the text model alone. */
@@ -144,7 +160,7 @@ static void no_room(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gpus), cmocka_unit_test(gemma3),
-                                       cmocka_unit_test(windows), cmocka_unit_test(no_room)};
+                                       cmocka_unit_test(many_windows), cmocka_unit_test(no_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -19,6 +19,9 @@ struct look {
     uint ring;              /* blocks of a table that goes round; 0: it does not */
     bool has_sinks;
     global const float *sinks; /* of all heads */
+#ifdef CL_BOTH
+    global const struct step_window *windows; /* of the step's tokens; 0: there are none */
+#endif
 };
 
 #define PARTS 16 /* in which maxima and sums of a row's scores are made */
@@ -53,9 +56,18 @@ static inline int behind(const struct look *l, const struct rows *r, uint i) {
     return (int)(r->position + (r->first + i) / l->group + 1);
 }
 
+#ifdef CL_BOTH
+/* Of row i's token; a chunk with windows begins at position 0. */
+static inline global const struct step_window *window_of(const struct look *l, const struct rows *r, uint i) {
+    return &l->windows[r->token + (r->first + min(i, r->n - 1)) / l->group];
+}
+#endif
+
 /* Tokens of the split at `begin` that row i sees; 0 or less: none. */
 static inline int seen(const struct look *l, const struct rows *r, uint i, uint begin) {
 #ifdef CL_BOTH
+    if (l->windows != 0)
+        return (int)(window_of(l, r, i)->first + window_of(l, r, i)->n) - (int)begin;
     return (l->window < ALL ? min(behind(l, r, i) + l->window - 1, (int)r->end) : (int)r->end) - (int)begin;
 #else
     return behind(l, r, i) - (int)begin;
@@ -69,6 +81,10 @@ static inline int hidden_of(const struct look *l, int end, uint begin) {
 
 /* Tokens of the split at `begin` that are before what row i sees; 0 or less: none. */
 static inline int hidden(const struct look *l, const struct rows *r, uint i, uint begin) {
+#ifdef CL_BOTH
+    if (l->windows != 0)
+        return (int)window_of(l, r, i)->first - (int)begin;
+#endif
     return hidden_of(l, behind(l, r, i) - (int)begin, begin);
 }
 
