@@ -11,7 +11,9 @@
  * - Up to and with stator_start, and for stator_stop and stator_close, one thread drives an engine. In
  * between all calls may be made from any thread at any time; stator_poll from one thread at a time.
  * stator_cancel may be called from a signal handler too, and while stator_start runs.
- * - The library installs no signal handlers, never calls exit() and has no global state.
+ * - The library installs no signal handlers and never calls exit(). It has no global state but for what
+ * drivers have, and whose turn it is on the processors where engines are opened beside each other
+ * (options.beside).
  */
 #ifndef STATOR_H
 #define STATOR_H

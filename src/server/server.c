@@ -440,7 +440,8 @@ stator_status server_wait(struct server *s, stator_error *e) {
     edge_thread_join(&l->thread);
     for (uint32_t i = 0; i < l->n && l->result == STATOR_DEVICE; i++)
         if (l->served[i].server.phase == SERVER_FAULTY)
-            return error_set(e, STATOR_DEVICE, "%s", l->served[i].server.fault);
+            return error_set(e, STATOR_DEVICE, "%s%s%s", l->n > 1 ? server_model(&l->served[i].server) : "",
+                             l->n > 1 ? ": " : "", l->served[i].server.fault);
     if (l->result != STATOR_OK)
         return error_set(e, l->result, "the event loop of the server has failed");
     return STATOR_OK;

@@ -412,8 +412,8 @@ stator_status cpu_device_open(const struct device_opening *o, struct device **ou
         return STATOR_OK;
     }
     const enum team_company company = c->turns ? TEAM_TURNS : c->alone ? TEAM_ALONE : TEAM_CROWDED;
-    stator_status st = team_create(c->threads, c->pinned && !c->turns ? c->cpus : NULL, company, o->phase,
-                                   p.team, team_bytes(c->threads), &p.device->team, e);
+    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, company, o->phase, p.team,
+                                   team_bytes(c->threads), &p.device->team, e);
     if (st != STATOR_OK)
         return st;
     *out = &p.device->device;

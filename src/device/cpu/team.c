@@ -37,7 +37,8 @@ struct team {
     bool stop; /* written before a go */
     uint32_t n;
     uint32_t started; /* threads that exist */
-    uint32_t spin;    /* of members that wait for a run */
+    uint32_t inside;  /* the spin of waits in a run, */
+    uint32_t spin;    /* and of members that wait for the next one: written before a go */
     bool turns;
     const struct phase *phase;
     struct member *members; /* [n]; 0 has no thread of its own */
@@ -86,13 +87,15 @@ static void *member_main(void *argument) {
     block_signals();
     phase_thread_set(t->phase, PHASE_THREAD_ENGINE);
     _mm_setcsr(MXCSR_DEFAULT);
+    uint32_t spin = BARRIER_SPIN_SHORT;
     for (uint32_t seen = 0;;) {
-        barrier_event_wait(&t->go, seen, t->spin, UINT64_MAX);
+        barrier_event_wait(&t->go, seen, spin, UINT64_MAX);
         if (t->stop)
             return NULL;
         t->f(t->context, m->index, t->n);
         /* Before we arrive there is no next go. */
         seen = barrier_event_value(&t->go);
+        spin = t->spin;
         barrier_arrive(&t->done);
     }
 }
@@ -173,7 +176,7 @@ stator_status team_create(uint32_t n, const int *cpus, enum team_company company
     const uint32_t inside =
         company != TEAM_CROWDED && n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
     t->turns = company == TEAM_TURNS;
-    t->spin = t->turns ? BARRIER_SPIN_SHORT : inside; /* between runs the processors are the others' */
+    t->inside = t->spin = inside;
     barrier_event_init(&t->go);
     barrier_init(&t->done, n, inside);
     barrier_init(&t->inner, n, inside);
@@ -211,19 +214,24 @@ void team_destroy(struct team *t) {
 static struct {
     _Atomic uint32_t tickets;
     struct barrier_event over;
+    const struct team *last; /* that had a turn; whoever has one may look */
 } turns;
 #define TICKETS 0x7FFFFFFFu /* bits of an event's value */
 
-static void take_turn(void) {
+/* While a team is the only one that works, its members spin for their next run, else they sleep at once: the
+ * processors are the others'. */
+static void take_turn(struct team *t) {
     const uint32_t ticket = atomic_fetch_add(&turns.tickets, 1) & TICKETS;
     for (uint32_t over; (over = barrier_event_value(&turns.over)) != ticket;)
         barrier_event_wait(&turns.over, over, BARRIER_SPIN_SHORT, UINT64_MAX);
+    t->spin = turns.last == t ? t->inside : BARRIER_SPIN_SHORT;
+    turns.last = t;
 }
 
 void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t n), void *context) {
     CHECK(f != NULL && !t->stop);
     if (t->turns)
-        take_turn();
+        take_turn(t);
     if (t->n == 1) {
         f(context, 0, 1);
     } else {
