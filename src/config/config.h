@@ -24,6 +24,7 @@
 #define CONFIG_CONTEXT_MOST     (1 << 24)     /* tokens */
 #define CONFIG_BUDGET_NONE      UINT64_MAX    /* server.reasoning_budget = "none" */
 #define CONFIG_CHECKPOINTS_AUTO UINT64_MAX    /* server.checkpoints = "auto" */
+#define CONFIG_SLOTS_AUTO       UINT64_MAX    /* memory.expert_slots = "auto": as many as fit */
 #define CONFIG_CONTEXT_AUTO     UINT64_MAX    /* memory.context = "auto": the largest that fits */
 #define CONFIG_MOST_GUESSES     16            /* speculation.tokens */
 #define CONFIG_MOST_PICTURES    64            /* vision.pictures */
@@ -206,7 +207,7 @@ struct config {
         uint64_t driver_reserve; /* bytes per GPU */
         enum config_oom on_oom;
         enum config_experts experts;
-        uint64_t expert_slots;
+        uint64_t expert_slots; /* of a layer; or CONFIG_SLOTS_AUTO */
         bool strict;
     } memory;
     struct {

@@ -155,12 +155,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "cross the bus. \"auto\" the processors where the GPUs are too small for the model. The "
                  "output is the same."},
     [CONFIG_MEMORY_EXPERT_SLOTS] =
-        {KEY(memory, expert_slots), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 1024, .default_text = "0",
-         .unit = "experts",
+        {KEY(memory, expert_slots), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 1024,
+         .words = {{"auto", CONFIG_SLOTS_AUTO}}, .default_text = "0", .unit = "experts",
          .help = "Where the processors compute experts (memory.experts): experts of each layer that a GPU "
                  "keeps in slots of its own memory and computes, those that were chosen last. The others are "
                  "computed by the processors and copied to slots meanwhile, a few in a step. The output is "
-                 "the same. 0: none."},
+                 "the same. \"auto\": as many as the GPU has room for. 0: "
+                 "none."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
          .help = "Makes findings of the memory audit an error (exit 3), not a warning: more host memory "

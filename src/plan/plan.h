@@ -48,6 +48,8 @@
  * hop_assumed, layers_tokens_per_second, tensor_tokens_per_second (or no_tensor, why),
  *             groups_tokens_per_second (four devices or more, and an even number), choice (with
  *             devices.split = "auto")}
+ *   hosted    struct plan_hosted, where it is known: {ram_bytes_per_second, ram_assumed, estimates: [{hits,
+ *             tokens_per_second}]}
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
  *             largest_sequences, kv_type: the largest smaller type for K and V that would fit (absent: none)}
  */
@@ -191,6 +193,16 @@ struct plan_rates {
  * nothing in common; those of a chat and a server go on from one another. */
 enum plan_purpose { PLAN_TO_RUN, PLAN_TO_CHAT, PLAN_TO_SERVE };
 
+/* Where processors compute experts: an estimate of generated tokens per second, for some shares of the chosen
+ * experts that have slots on the devices (hosted_estimate.h). */
+#define PLAN_HIT_RATES 3
+struct plan_hosted {
+    uint32_t n; /* rates; 0: bandwidths are not known, or processors compute no experts */
+    double hits[PLAN_HIT_RATES], tokens[PLAN_HIT_RATES];
+    uint64_t ram; /* bytes per second that the processors read */
+    bool ram_assumed;
+};
+
 struct plan {
     enum plan_purpose purpose;
     char hash[HASH_TEXT];
@@ -211,6 +223,7 @@ struct plan {
     double slowdown; /* what spill does to a token that one sequence of full length generates: time as a
                         multiple of the time with all of it on the devices; 0: bandwidths are not known */
     struct plan_rates rates;
+    struct plan_hosted hosted;
     struct plan_short missing; /* valid if !fits */
 };
 

@@ -66,6 +66,21 @@ static void hosted_to_json(const struct plan_spill *x, struct json *j) {
     json_close(j);
 }
 
+static void estimates_to_json(const struct plan_hosted *h, struct json *j) {
+    json_open_object(j, "hosted");
+    json_put_u64(j, "ram_bytes_per_second", h->ram);
+    json_put_bool(j, "ram_assumed", h->ram_assumed);
+    json_open_array(j, "estimates");
+    for (uint32_t i = 0; i < h->n; i++) {
+        json_open_object(j, NULL);
+        json_put_double(j, "hits", h->hits[i]);
+        json_put_double(j, "tokens_per_second", h->tokens[i]);
+        json_close(j);
+    }
+    json_close(j);
+    json_close(j);
+}
+
 static void place_to_json(const struct plan *p, uint32_t i, struct json *j, const char *name) {
     const struct plan_place *place = &p->places[i];
     json_open_object(j, name);
@@ -175,6 +190,8 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
         json_put_double(j, "spill_slowdown", p->slowdown);
     if (p->rates.known)
         rates_to_json(&p->rates, j);
+    if (p->hosted.n > 0)
+        estimates_to_json(&p->hosted, j);
     if (!p->fits) {
         json_open_object(j, "short");
         json_put_string(j, "where", p->missing.where);

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "os/pages.h"
 #include "plan/parts/edge.h"
+#include "plan/parts/hosted_estimate.h"
 #include "plan/parts/kv_disk_plan.h"
 #include "plan/parts/load_window.h"
 #include "plan/parts/plan_device.h"
@@ -239,6 +240,7 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
     if (st != STATOR_OK)
         return st;
     spill_estimate(s, p);
+    hosted_estimate(s, p);
     plan_check(p);
     find_short(s, p);
     if (p == &s->plan)
@@ -349,7 +351,9 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_text(p, "on_oom", "spill");
     if (gpu && s->may_help)
         plan_add_text(p, "experts", config_enum_name(CONFIG_MEMORY_EXPERTS, (int)s->config.memory.experts));
-    if (gpu && s->may_help && s->config.memory.expert_slots > 0)
+    if (gpu && s->may_help && s->config.memory.expert_slots == CONFIG_SLOTS_AUTO)
+        plan_add_text(p, "expert_slots", "auto");
+    else if (gpu && s->may_help && s->config.memory.expert_slots > 0)
         plan_add_number(p, "expert_slots", s->config.memory.expert_slots);
     if (s->n_devices > 1) {
         char split[64];

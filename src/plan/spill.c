@@ -251,6 +251,8 @@ stator_status spill_choose(struct planning *s, uint32_t index, bool others, uint
     stator_status st = choose(&x);
     if (st == STATOR_OK && inside(&x) && !x.model->hosted)
         st = choose_window(&x);
+    else if (st == STATOR_OK && inside(&x) && s->config.memory.expert_slots == CONFIG_SLOTS_AUTO)
+        expert_slots_fill(x.facts, x.model, planning_memory(s, index) - own_bytes(&x));
     for (uint32_t i = 0; i < x.graph->spilled_slices && st == STATOR_OK; i++)
         d->spilled_weights[i] = slices[x.graph->weight_slices - x.graph->spilled_slices + i];
     return st;

@@ -229,6 +229,19 @@ static void print_prompt(const struct plan *p, const struct plan_place *place, F
     fputc('\n', out);
 }
 
+static void print_hits(const struct plan_hosted *h, FILE *out) {
+    char ram[UNITS_TEXT];
+    if (h->n == 0)
+        return;
+    fprintf(out, "experts: at the full context a sequence is estimated to generate");
+    for (uint32_t i = 0; i < h->n; i++)
+        fprintf(out,
+                i == 0 ? " %.1f tokens/s if %.0f%% of the chosen experts have slots" : ", %.1f at %.0f%%",
+                h->tokens[i], 100 * h->hits[i]);
+    fprintf(out, " (bytes by bandwidths; the processors read %s/s%s)\n", units_format_size(h->ram, ram),
+            h->ram_assumed ? ", which is assumed: bandwidth of cpu:0 in devices.facts says it" : "");
+}
+
 /* Prints what the processors compute for GPUs, and the bytes of a generated token. */
 static void print_experts(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
@@ -249,6 +262,7 @@ static void print_experts(const struct plan *p, FILE *out) {
                     "others to slots\n",
                     p->places[i].name, x->slots, units_format_size(x->slot_copies, bus));
     }
+    print_hits(&p->hosted, out);
 }
 
 /* Prints what each device spills to host memory, and what this costs a generated token. */

@@ -2,30 +2,52 @@
 
 #include "plan/parts/slices.h"
 
-stator_status expert_slots_plan(struct planning *s, uint32_t index, uint64_t slice_limit, stator_error *e) {
-    struct device_model *m = &s->devices[index].model;
-    const uint64_t wanted = s->config.memory.expert_slots;
+/* Whether so many slots of a layer can be allocated, in slices of at most the model's limit. */
+static bool can_be(const struct device_model *m) {
     uint64_t slices[GRAPH_MAX_SLICES];
-    uint32_t experts = UINT32_MAX;
-    CHECK(m->hosted);
-    if (wanted == 0)
-        return STATOR_OK;
-    for (uint32_t i = 0; i < m->graph->n_ops; i++)
-        if (graph_op_opens_experts(&m->graph->ops[i]))
-            experts = ARITH_MIN(experts, m->graph->ops[i].experts.experts);
-    m->cached = (struct device_slots){.n = (uint32_t)ARITH_MIN(wanted, (uint64_t)experts),
-                                      .slice_limit = slice_limit};
     const uint32_t n = device_slot_slices(m, slices);
     bool fits = n <= ARITH_MIN(GRAPH_MAX_SLICES, PLAN_MAX_SLICES);
     for (uint32_t i = 0; i < n && fits; i++)
-        fits = slices[i] <= slice_limit;
-    if (fits)
+        fits = slices[i] <= m->cached.slice_limit;
+    return fits;
+}
+
+static uint32_t fewest_experts(const struct graph *g) {
+    uint32_t experts = UINT32_MAX;
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (graph_op_opens_experts(&g->ops[i]))
+            experts = ARITH_MIN(experts, g->ops[i].experts.experts);
+    CHECK(experts < UINT32_MAX);
+    return experts;
+}
+
+stator_status expert_slots_plan(struct planning *s, uint32_t index, uint64_t slice_limit, stator_error *e) {
+    struct device_model *m = &s->devices[index].model;
+    const uint64_t wanted = s->config.memory.expert_slots;
+    CHECK(m->hosted);
+    m->cached = (struct device_slots){.slice_limit = slice_limit};
+    if (wanted == 0 || wanted == CONFIG_SLOTS_AUTO)
+        return STATOR_OK;
+    m->cached.n = (uint32_t)ARITH_MIN(wanted, (uint64_t)fewest_experts(m->graph));
+    if (can_be(m))
         return STATOR_OK;
     return error_set(
         e, STATOR_DOES_NOT_FIT,
-        "memory.expert_slots is %u: the slots of a layer of %s are larger than an allocation may be (%llu "
-        "bytes), or there are too many of them: take fewer",
+        "memory.expert_slots is %u: the slots of a layer of %s are larger than an allocation may "
+        "be (%llu bytes), or there are too many of them: take fewer",
         m->cached.n, s->devices[index].facts.name, (unsigned long long)slice_limit);
+}
+
+void expert_slots_fill(const struct device_facts *f, struct device_model *m, uint64_t room) {
+    uint32_t good = 0, bad = fewest_experts(m->graph) + 1;
+    while (bad - good > 1) {
+        m->cached.n = good + (bad - good) / 2;
+        if (can_be(m) && expert_slots_bytes(f, m) <= room)
+            good = m->cached.n;
+        else
+            bad = m->cached.n;
+    }
+    m->cached.n = good;
 }
 
 uint64_t expert_slots_bytes(const struct device_facts *f, const struct device_model *m) {

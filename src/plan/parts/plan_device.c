@@ -446,8 +446,9 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
     st = lay_out_caches(want, &s->devices[0].facts, &m, missing, e);
     if (st != STATOR_OK)
         return st;
-    sum_weights(&s->devices[0].graph, want->hosted, s->config.memory.expert_slots, layers, &devices[0].held,
-                &devices[n - 1].output);
+    const uint64_t slots = s->config.memory.expert_slots;
+    sum_weights(&s->devices[0].graph, want->hosted, slots != CONFIG_SLOTS_AUTO ? slots : 0, layers,
+                &devices[0].held, &devices[n - 1].output);
     for (uint32_t i = 0; i < m.graph->n_cached; i++) {
         const struct graph_cached *l = &m.graph->cached[i];
         layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;

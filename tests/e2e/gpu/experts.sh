@@ -94,8 +94,35 @@ test_slots() {
     [ "${bytes[1]:-0}" -gt $((all / 2 * bytes[0])) ] && [ "${bytes[1]}" -le $((all * bytes[0])) ] || fail "slots of ${bytes[*]} bytes"
     expect 0 "${plan[@]}" --set memory.expert_slots=1000
     printed "^experts of g: it keeps $all of each layer in slots and computes these; a step copies at most [0-9.]+ KiB of others to slots$"
+    # "auto": all where there is room, and as many as fit where there is not
+    expect 0 "${plan[@]}" --set memory.expert_slots=auto
+    printed "^experts of g: it keeps $all of each layer in slots"
+    n=$("${plan[@]}" --json --set memory.expert_slots=2 2>/dev/null | sed -n 's/^ *"total": \([0-9]*\).*/\1/p' | head -n 1)
+    expect 0 "$stator" plan "$model" --device g=$((n + (64 << 10)))B --set memory.experts=host --set memory.expert_slots=auto
+    printed '^experts of g: it keeps 2 of each layer in slots'
     expect 2 "$stator" plan "$model" --device g=1GiB --set memory.expert_slots=1
     said 'memory.expert_slots .*is for experts that the processors compute: set memory.experts'
+}
+
+# The estimate: near bytes by the GPU's bandwidth, activations by the bus, and the larger of the missed (and copied) experts by the
+# RAM's bandwidth and of the hits by the GPU's.
+test_estimates() {
+    need_shared oracles/models/qwen3moe.gguf
+    local model="$shared/oracles/models/qwen3moe.gguf" ram
+    local plan=("$stator" plan "$model" --set memory.experts=host --set memory.expert_slots=4)
+    expect 0 "${plan[@]}" --device gpu0=8GiB,bandwidth=456GB/s,bus=31GB/s --json
+    awk -F '[:,]' '/"ram_bytes_per_token"/ { r = $2 } /"bus_bytes_per_token"/ { b = $2 } /"copied_bytes_per_step_most"/ { c = $2 }
+        /"ram_bytes_per_second"/ { m = $2 } /"ram_assumed"/ { assumed = $2 } /"hits"/ { h[n++] = $2 } /"tokens_per_second"/ { t[k++] = $2 }
+        END { for (i = 0; i < 3; i++) {
+                  miss = (1 - h[i]) * r; copy = h[i] > 0 ? (miss < c ? miss : c) : 0
+                  cpu = (miss + copy) / m; gpu = h[i] * r / 456e9
+                  s[i] = 1 / t[i] - (cpu > gpu ? cpu : gpu) - b / 31e9 }   # what is left is the same for all
+              exit !(n == 3 && h[1] == 0.67 && h[2] == 0.81 && m == 60e9 && assumed ~ /true/ && t[0] < t[1] && s[0] > 0 &&
+                     (s[1] / s[0] - 1) ^ 2 < 1e-6 && (s[2] / s[0] - 1) ^ 2 < 1e-6) }' "$tmp/out" || fail "$(grep -A 20 '"hosted"' "$tmp/out")"
+    expect 0 "${plan[@]}" --device gpu0=8GiB,bandwidth=456GB/s,bus=31GB/s --set 'devices.facts=cpu:0=64GiB,bandwidth=80GB/s'
+    printed '^experts: at the full context a sequence is estimated to generate [0-9.]+ tokens/s if 0% of the chosen experts have slots, [0-9.]+ at 67%, [0-9.]+ at 81% \(.* the processors read 74.51 GiB/s\)$'
+    expect 0 "${plan[@]}" --device gpu0=8GiB
+    ! grep -q '^experts: ' "$tmp/out" || fail "an estimate without bandwidths"
 }
 
 # A server on a GPU whose experts the processors compute tells their rows: 3 tokens and the last of 2 others, each with its experts in

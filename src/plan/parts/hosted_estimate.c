@@ -1,0 +1,52 @@
+#include "plan/parts/hosted_estimate.h"
+
+#include "plan/parts/device_spec.h"
+
+/* As devices.facts says it; 0: it does not. */
+static uint64_t stated_ram(const struct planning *s) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    if (device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, NULL) != STATOR_OK)
+        return 0;
+    const struct device_facts *said = device_spec_find(facts, n, "cpu:0");
+    return said != NULL ? said->bandwidth : 0;
+}
+
+/* Seconds of a token, with so many of its experts in slots. */
+static double seconds_of(const struct planning *s, const struct plan *p, double hits) {
+    double sum = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct device_facts *f = &s->devices[i].facts;
+        const struct plan_spill *x = &p->places[i].spill;
+        const double missed = (1 - hits) * (double)x->hosted_ram;
+        const double copied = hits > 0 ? ARITH_MIN(missed, (double)x->slot_copies) : 0;
+        const double processors = (missed + copied) / (double)p->hosted.ram;
+        const double device = hits * (double)x->hosted_ram / (double)f->bandwidth;
+        sum += (double)x->near / (double)f->bandwidth + ARITH_MAX(processors, device);
+        sum += x->far + x->hosted_bus > 0 ? (double)(x->far + x->hosted_bus) / (double)f->bus : 0;
+    }
+    return sum;
+}
+
+void hosted_estimate(const struct planning *s, struct plan *p) {
+    static const double rates[PLAN_HIT_RATES] = {0, 0.67, 0.81};
+    struct plan_hosted *h = &p->hosted;
+    bool any = false, slots = false;
+    *h = (struct plan_hosted){.ram = stated_ram(s)};
+    h->ram_assumed = h->ram == 0;
+    h->ram = h->ram_assumed ? HOSTED_ESTIMATE_RAM : h->ram;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct device_facts *f = &s->devices[i].facts;
+        any = any || p->places[i].spill.hosted > 0;
+        slots = slots || p->places[i].spill.slots > 0;
+        if (f->host_memory || f->bandwidth == 0 || f->bus == 0)
+            return;
+    }
+    if (!any || s->shape->sees_ahead)
+        return;
+    h->n = slots ? PLAN_HIT_RATES : 1;
+    for (uint32_t i = 0; i < h->n; i++) {
+        h->hits[i] = rates[i];
+        h->tokens[i] = 1 / seconds_of(s, p, rates[i]);
+    }
+}
