@@ -197,12 +197,12 @@ struct device_slot_place device_slot_place(const struct device_model *m, uint32_
 uint32_t device_slot_slices(const struct device_model *m, uint64_t slices[GRAPH_MAX_SLICES]);
 
 /* The table of a step's slot, in words: for each layer with experts, in their order, the slot of each expert
- * or EXPERTS_FAR, then the number of experts that are copied to slots behind the layer's products, then an
- * expert and a slot of each. The host writes it before the submit. */
-#define DEVICE_SLOT_COPIES 2 /* of a layer in a step, at most */
-/* In a step of layers in which a token chooses so many experts: at most an eighth of these are copied. */
-static inline uint32_t device_slot_copies(uint32_t chosen) {
-    return ARITH_MAX(chosen / 8, 1u);
+ * or EXPERTS_FAR, then the number of experts that are copied to slots behind the layer's products (0 or 1),
+ * then that expert and its slot. The host writes it before the submit. */
+#define DEVICE_SLOT_COPIES 1
+/* Of layers in which a token chooses so many experts: a step copies at most an eighth of these. */
+static inline uint32_t device_slot_copies(uint32_t layers, uint32_t chosen) {
+    return ARITH_MAX(ARITH_MIN(chosen / 8, layers * DEVICE_SLOT_COPIES), 1u);
 }
 struct device_slot_table {
     uint32_t layers, experts; /* of the layer that has most */

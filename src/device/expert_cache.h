@@ -3,9 +3,8 @@
  * that the step copies to slots. These count from the step after it. Steps run in order, so that a slot is
  * read as what the table of the step says.
  *
- * Copies are bounded: in a step at most one for eight (token, expert) of one token in all layers, and at most
- * DEVICE_SLOT_COPIES in a layer. If there are fewer hits than copies, copies pause: a hit spares the
- * processors one reading of an expert, a copy costs one.
+ * Copies are bounded: in a step at most device_slot_copies, and one of a layer. If there are fewer hits than
+ * copies, copies pause: a hit spares the processors one reading of an expert, a copy costs one.
  *
  * Owner: the device, whose thread it is. */
 #ifndef STATOR_DEVICE_EXPERT_CACHE_H

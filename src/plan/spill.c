@@ -259,11 +259,15 @@ stator_status spill_choose(struct planning *s, uint32_t index, bool others, uint
 }
 
 static void fill_slots(const struct device_model *m, struct plan_spill *out) {
-    uint32_t chosen = 0;
-    for (uint32_t i = 0; i < m->graph->n_ops; i++)
-        chosen += graph_op_opens_experts(&m->graph->ops[i]) ? m->graph->ops[i].experts.used : 0;
+    uint32_t chosen = 0, layers = 0;
+    for (uint32_t i = 0; i < m->graph->n_ops; i++) {
+        if (!graph_op_opens_experts(&m->graph->ops[i]))
+            continue;
+        chosen += m->graph->ops[i].experts.used;
+        layers++;
+    }
     out->slots = m->cached.n;
-    out->slot_copies = chosen > 0 ? out->hosted_ram / chosen * device_slot_copies(chosen) : 0;
+    out->slot_copies = chosen > 0 ? out->hosted_ram / chosen * device_slot_copies(layers, chosen) : 0;
 }
 
 /* What the processors compute, taken off what is spilled. */

@@ -132,7 +132,7 @@ static void plan_slots(struct lz_device *d, const struct lz_list *list, uint32_t
     for (uint32_t i = 0; i < list->n_asks; i++)
         read += d->model->graph->ops[h->ops[list->first_ask + i]].experts.used;
     d->counters.slot_copies += expert_cache_plan(&h->cache, list->first_ask, list->n_asks,
-                                                 device_slot_copies(read), table_of(d, slot));
+                                                 device_slot_copies(list->n_asks, read), table_of(d, slot));
 }
 
 void lz_helped_submit(struct lz_device *d, const struct lz_list *list, uint32_t slot, uint32_t tokens) {

@@ -3,7 +3,9 @@
  * and on two, with speculation; faults end in an error. */
 #include "engine/engine.h"
 #include "experts_model.h"
+#include "kv_folder.h"
 #include "nextn_play.h"
+#include "prefix_play.h"
 #include "plan/spill.h"
 #undef CHECK /* the children have one of their own */
 #include "zesim.h"
@@ -112,6 +114,8 @@ static void same_bits(void **state) {
         {"gpt-oss-odd", BLOCK_Q8_0, 22, "level_zero:0, level_zero:1", "memory.batch=20", "devices=2", false},
         {"gpt-oss-odd", BLOCK_Q8_0, 60, "level_zero:0, level_zero:1", "memory.batch=5", "devices=2", true},
         {"gpt-oss-scales", BLOCK_F32, 40, "level_zero:0", "memory.batch=2", "devices=1,copy_engines=0", true},
+        {"nemotron_h_moe-latent", BLOCK_Q8_0, 40, "level_zero:0", "memory.batch=4", "devices=1", true},
+        {"qwen35moe-scales", BLOCK_Q8_0, 30, "level_zero:0", "memory.batch=3", "devices=1", true},
         {"gemma4-experts", BLOCK_Q8_0, 20, "level_zero:0", "memory.batch=3", "devices=1", true},
         {"glm4moe-odd", BLOCK_F16, 6, "level_zero:0, level_zero:1", "memory.batch=4", "devices=2,peer=none",
          false},
@@ -163,6 +167,52 @@ static void speculation(void **state) {
     zesim_run("devices=1," SMALL, guess);
     cached = "memory.expert_slots=0";
     gguf_writer_free(&w);
+}
+
+/* Several sequences at a time, with draft tokens, prefixes from memory and from files. */
+static void converse(void) {
+    static const char *const plain[] = {"devices.use=cpu:0",  "server.prefix_cache=false",
+                                        "memory.context=256", "memory.batch=64",
+                                        "cpu.threads=2",      NULL};
+    const char *const sets[] = {use,
+                                cached,
+                                batch,
+                                kv_folder_set,
+                                "memory.experts=host",
+                                "memory.context=256",
+                                "memory.sequences=3",
+                                "speculation.mode=ngram",
+                                "speculation.tokens=3",
+                                "server.checkpoints=5",
+                                "memory.driver_reserve=1MiB",
+                                "cpu.threads=2",
+                                NULL};
+    struct prefix_play p;
+    (void)prefix_play(use, path, sets, plain, 4, &p);
+    CHECK(p.stats.slot_rows > 0 && p.stats.slot_copies > 0 && p.stats.helped_rows > 0);
+    CHECK(!hits || p.stats.kv_hits > 0);
+    CHECK(zesim_counter("violations") == 0);
+}
+
+static void conversations(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    static const char *const models[] = {"qwen35moe-odd", "gpt-oss-odd"};
+    for (size_t i = 0; i < 2; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        char model[GGUF_WRITER_PATH];
+        peer_model_write(&w, peer_model_named(models[i]), BLOCK_Q8_0);
+        assert_true(gguf_writer_finish(&w));
+        path = gguf_writer_memory_path(&w, model);
+        prefix_play_texts = 2;
+        cached = "memory.expert_slots=3";
+        use = "devices.use=level_zero:0", batch = "memory.batch=24", hits = false;
+        zesim_run("devices=1," SMALL, converse);
+        use = "devices.use=\"level_zero:0, level_zero:1\"", batch = "memory.batch=40", hits = true;
+        zesim_run("devices=2," SMALL, converse);
+        gguf_writer_free(&w);
+    }
+    cached = "memory.expert_slots=0";
 }
 
 static void fails(void) {
@@ -227,8 +277,10 @@ static void faults(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(speculation),
-                                       cmocka_unit_test(faults)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits), cmocka_unit_test(speculation),
+        cmocka_unit_test_setup_teardown(conversations, kv_folder_make, kv_folder_remove),
+        cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
