@@ -34,6 +34,14 @@ static const char *spill_hint(struct planning *s, char *out, size_t n) {
     return out;
 }
 
+/* A GPU that is too small has slots that a person has counted: these are the first to go. */
+static bool slots_are_many(const struct planning *s) {
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (s->plan.places[i].spill.slots > 0 && s->plan.places[i].total > s->plan.places[i].budget)
+            return true;
+    return false;
+}
+
 /* What would fit instead, in one or two sentences. */
 static const char *offer(const struct planning *s, char *out, size_t n) {
     const struct plan_short *m = &s->plan.missing;
@@ -50,6 +58,10 @@ static const char *offer(const struct planning *s, char *out, size_t n) {
     const size_t used = strlen(out);
     if (m->kv_type != NULL)
         snprintf(out + used, n - used, " It fits with memory.kv_type = \"%s\".", m->kv_type);
+    else if (slots_are_many(s))
+        snprintf(out + used, n - used,
+                 " memory.expert_slots = \"auto\" takes as many slots as fit; now there are %" PRIu64 ".",
+                 s->config.memory.expert_slots);
     return out;
 }
 

@@ -100,6 +100,8 @@ test_slots() {
     n=$("${plan[@]}" --json --set memory.expert_slots=2 2>/dev/null | sed -n 's/^ *"total": \([0-9]*\).*/\1/p' | head -n 1)
     expect 0 "$stator" plan "$model" --device g=$((n + (64 << 10)))B --set memory.experts=host --set memory.expert_slots=auto
     printed '^experts of g: it keeps 2 of each layer in slots'
+    expect 3 "$stator" plan "$model" --device g=6MiB --set memory.driver_reserve=1MiB --set memory.experts=host --set memory.expert_slots=8
+    said 'does not fit: .* memory.expert_slots = "auto" takes as many slots as fit; now there are 8'
     expect 2 "$stator" plan "$model" --device g=1GiB --set memory.expert_slots=1
     said 'memory.expert_slots .*is for experts that the processors compute: set memory.experts'
 }
