@@ -371,6 +371,7 @@ struct stator {
             uint32_t n_pieces[DEVICE_MAX];
             struct kv_job **held; /* jobs whose moves run, oldest first */
             uint32_t n_held;
+            uint64_t since_ns;   /* no move has ended since then, nor a step run */
             stator_error failed; /* of the first move that did; code STATOR_OK: none */
         } moves;
         struct kvstore_key root;

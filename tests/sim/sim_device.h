@@ -32,8 +32,19 @@ struct sim_cell {
 
 enum sim_slot_state { SIM_FREE, SIM_QUEUED, SIM_ENDED };
 
+/* A move of blocks between the caches and a buffer, as a GPU makes it: in the order of the steps. */
+#define SIM_MOVES  18
+#define SIM_PIECES 64
+struct sim_move {
+    bool queued, ended, out;
+    uint64_t ends_ns;
+    uint32_t n;
+    struct device_piece pieces[SIM_PIECES];
+};
+
 struct sim_device {
     struct device device; /* first */
+    struct device_vtable vtable;
     struct device_model model;
     struct device_facts facts;
     struct device_pinned at;
@@ -59,6 +70,9 @@ struct sim_device {
     /* Draft model: the token that it said last for each position of each sequence. */
     int32_t drafted[SIM_SEQUENCES][SIM_CONTEXT + 2];
     struct device_counters counters;
+    struct sim_move moves[SIM_MOVES];
+    uint8_t *moved; /* their buffers */
+    uint64_t n_moves;
 };
 
 /* Of the run. */
@@ -469,6 +483,96 @@ static void sim_end(struct sim_device *f, uint32_t slot) {
     f->state[slot] = SIM_ENDED;
 }
 
+/* Every fourth seed has devices whose caches cannot be mapped. It is no draw, so that the others stay as they
+ * are. */
+static bool sim_moves_blocks(void) {
+    return sim.seed % 4 == 2;
+}
+
+static void sim_copy(struct sim_device *f, const struct sim_move *m, uint8_t *buffer) {
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct device_piece *p = &m->pieces[i];
+        const struct graph_cache *g = &f->model.graph->caches[p->cache];
+        const struct device_cache *c = &f->model.caches[p->cache];
+        const uint32_t first = device_cache_part(&f->model, p->cache, false).first;
+        CHECK(p->block < c->n_blocks);
+        for (uint32_t u = 0; u < g->n_layers * g->units; u++) {
+            uint8_t *at = buffer + p->at + u / g->units * p->apart + u % g->units * g->bytes;
+            uint8_t *here = f->kv[first + u / c->units_per_slice] + u % c->units_per_slice * c->unit_bytes +
+                            p->block * g->bytes;
+            memcpy(m->out ? at : here, m->out ? here : at, g->bytes);
+        }
+    }
+}
+
+/* Ends what is queued before that time, in its order: steps and moves. False: the device is lost. */
+static bool sim_end_before(struct sim_device *f, uint64_t ns) {
+    for (;;) {
+        uint32_t move = SIM_MOVES, slot = 2;
+        uint64_t first = ns;
+        for (uint32_t i = 0; i < SIM_MOVES; i++)
+            if (f->moves[i].queued && f->moves[i].ends_ns < first) {
+                move = i;
+                first = f->moves[i].ends_ns;
+            }
+        for (uint32_t k = 0; k < 2; k++)
+            if (f->state[k] == SIM_QUEUED && f->ends_ns[k] < first) {
+                slot = k;
+                first = f->ends_ns[k];
+            }
+        if (f->lost || first == ns)
+            return !f->lost;
+        if (slot < 2) {
+            sim_end(f, slot);
+            continue;
+        }
+        f->moves[move].queued = false;
+        f->moves[move].ended = true;
+        sim_copy(f, &f->moves[move], f->moved + device_moves_at(&f->model.moves, move));
+    }
+}
+
+static bool sim_hangs(const struct sim_device *f) {
+    return sim.fault == SIM_HANG && sim.fault_device == f->index && f->steps + 1 >= sim.fault_nth;
+}
+
+static stator_status sim_begin_move(struct device *d, uint32_t buffer, bool out,
+                                    const struct device_piece *pieces, uint32_t n, stator_error *e) {
+    struct sim_device *f = sim_self(d);
+    CHECK(buffer < SIM_MOVES && n <= SIM_PIECES && n <= f->model.moves.pieces);
+    struct sim_move *m = &f->moves[buffer];
+    CHECK(!m->queued && !m->ended && f->moved != NULL);
+    if (f->lost)
+        return error_set(e, STATOR_DEVICE, "%s: move: the device was lost", f->facts.name);
+    f->ended_ns =
+        ARITH_MAX(f->ended_ns, sim.now_ns) + 1 + sim_mix(sim.seed, ++f->n_moves) % (sim.longest_ns / 4 + 1);
+    *m = (struct sim_move){.queued = true, .out = out, .ends_ns = f->ended_ns, .n = n};
+    memcpy(m->pieces, pieces, n * sizeof *pieces);
+    if (out) /* for who reads it too early */
+        memset(f->moved + device_moves_at(&f->model.moves, buffer), 0xEE,
+               buffer < f->model.moves.blocks ? f->model.moves.block_bytes : f->model.moves.checkpoint_bytes);
+    sim_reach(SIM_MOVE_BEHIND_STEPS, f->state[0] == SIM_QUEUED || f->state[1] == SIM_QUEUED);
+    return STATOR_OK;
+}
+
+static stator_status sim_moved(struct device *d, uint32_t buffer, uint64_t timeout_ns, bool *ended,
+                               stator_error *e) {
+    struct sim_device *f = sim_self(d);
+    struct sim_move *m = &f->moves[buffer];
+    CHECK(m->queued || m->ended);
+    const uint64_t until = sim.now_ns + timeout_ns;
+    sim.faulted = sim.faulted || (sim_hangs(f) && m->queued);
+    if (timeout_ns > 0)
+        sim.now_ns = sim_hangs(f) ? until : ARITH_MIN(until, ARITH_MAX(m->ends_ns, sim.now_ns));
+    if (m->queued && m->ends_ns <= sim.now_ns && !sim_hangs(f))
+        (void)sim_end_before(f, m->ends_ns + 1);
+    *ended = m->ended;
+    if (f->lost && !m->ended)
+        return error_set(e, STATOR_DEVICE, "%s: moved: the device was lost", f->facts.name);
+    m->ended = false;
+    return STATOR_OK;
+}
+
 static stator_status sim_slice_create(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                       stator_error *e) {
     struct sim_device *f = sim_self(d);
@@ -486,6 +590,13 @@ static stator_status sim_slice_create(struct device *d, enum device_arena a, uin
 /* The caches, which go to files. */
 static void *sim_map(struct device *d, enum device_arena a, uint32_t slice) {
     return a == DEVICE_KV && slice < SIM_SLICES ? sim_self(d)->kv[slice] : NULL;
+}
+
+static void *sim_unmapped(struct device *d, enum device_arena a, uint32_t slice) {
+    (void)d;
+    (void)a;
+    (void)slice;
+    return NULL;
 }
 
 static stator_status sim_upload(struct device *d, enum device_arena a, uint32_t slice, uint64_t offset,
@@ -529,6 +640,7 @@ static stator_status sim_prepare(struct device *d, const struct device_setup *s,
     struct sim_device *f = sim_self(d);
     (void)e;
     f->pinned = s->pinned;
+    f->moved = s->moved;
     f->next = s->out != NULL ? sim_self(s->out->peer) : NULL;
     for (uint32_t c = 0; c < f->model.graph->n_caches; c++)
         for (uint32_t i = 0; f->model.graph->caches[c].n_layers > 0 && i < f->model.caches[c].n_blocks; i++)
@@ -580,17 +692,15 @@ static stator_status sim_wait(struct device *d, uint32_t slot, uint64_t timeout_
     struct sim_device *f = sim_self(d);
     CHECK(f->state[slot] != SIM_FREE);
     const uint64_t until = sim.now_ns + timeout_ns;
-    const bool hangs = sim.fault == SIM_HANG && sim.fault_device == f->index && f->steps + 1 >= sim.fault_nth;
+    const bool hangs = sim_hangs(f);
     sim.faulted = sim.faulted || (hangs && f->state[slot] == SIM_QUEUED);
     sim_reach(SIM_DEVICE_HANGS, hangs && f->state[slot] == SIM_QUEUED);
     sim.now_ns = timeout_ns == 0 ? sim.now_ns
                  : hangs         ? until
                                  : ARITH_MIN(until, ARITH_MAX(f->ends_ns[slot], sim.now_ns));
     if (f->state[slot] == SIM_QUEUED && !hangs && !f->lost && f->ends_ns[slot] <= sim.now_ns) {
-        /* The one before it in the queue comes first. */
-        if (f->state[!slot] == SIM_QUEUED && f->ends_ns[!slot] < f->ends_ns[slot])
-            sim_end(f, !slot);
-        if (!f->lost)
+        /* What is before it in the queue comes first. */
+        if (sim_end_before(f, f->ends_ns[slot]))
             sim_end(f, slot);
     }
     *ended = f->state[slot] == SIM_ENDED;
@@ -688,7 +798,13 @@ stator_status device_open(const struct device_opening *o, struct device **out, s
     (void)e;
     CHECK(o->bytes >= sizeof *f);
     memset(f, 0, sizeof *f);
-    f->device.vtable = &sim_vtable;
+    f->vtable = sim_vtable;
+    if (sim_moves_blocks()) {
+        f->vtable.map = sim_unmapped;
+        f->vtable.move = sim_begin_move;
+        f->vtable.moved = sim_moved;
+    }
+    f->device.vtable = &f->vtable;
     f->model = *m;
     f->facts = o->choice->facts;
     f->index = o->choice->where[0];

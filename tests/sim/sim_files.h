@@ -245,7 +245,9 @@ static void sim_files_stop(bool killed) {
     pipeline_drain(s);
     if (!killed && !s->broken) {
         kv_disk_flush(s, whole);
-        sim_check_jobs();
+        if (sim.fault != SIM_HANG ||
+            !sim.faulted) /* such a device keeps the buffers that it may still write */
+            sim_check_jobs();
     }
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
     files.read += atomic_load(&s->kv_disk.jobs.shown.files_read);

@@ -56,6 +56,7 @@
     X(ROW_DAMAGED, "a row of logits is not finite")                                                          \
     X(FAULT_WHILE_WAITING, "a device fails while requests wait")                                             \
     X(FILES_AWAITED, "a sequence waits for files")                                                           \
+    X(MOVE_BEHIND_STEPS, "a device copies blocks behind steps")                                              \
     X(FILES_TAKEN, "blocks of files were taken")                                                             \
     X(FILES_CHECKPOINT, "a sequence waits for the file of a checkpoint")                                     \
     X(FILES_LOST, "a block that is evicted finds no buffer")                                                 \

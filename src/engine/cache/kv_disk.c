@@ -410,6 +410,7 @@ static void give_ended(struct stator *s, struct kv_job *job) {
 stator_status kv_disk_turn(struct stator *s, stator_error *e) {
     if (!is_on(s))
         return STATOR_OK;
+    kv_moves_turn(s); /* first: sequences wait for the buffers that it gives back */
     for (struct kv_job *job; (job = kv_jobs_ended(&s->kv_disk.jobs, false)) != NULL;)
         give_ended(s, job);
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
@@ -417,7 +418,7 @@ stator_status kv_disk_turn(struct stator *s, stator_error *e) {
         if (q->request != NULL && kv_disk_waits(q) && !step_fill_cancelled(q->request))
             go_on(s, q);
     }
-    return kv_moves_turn(s, e);
+    return kv_moves_failed(s, e);
 }
 
 void kv_disk_leave(struct stator *s, struct engine_sequence *q) {

@@ -1,6 +1,7 @@
 #include "engine/cache/kv_moves.h"
 
 #include "base/clock.h"
+#include "engine/run/pipeline.h"
 
 #include <string.h>
 
@@ -96,6 +97,8 @@ static void let_go_later(struct stator *s, struct kv_job *job, bool pushes) {
         return;
     }
     CHECK(m->n_held < s->planning.kv_disk.blocks + s->planning.kv_disk.checkpoints);
+    if (m->n_held == 0)
+        m->since_ns = clock_ns();
     m->held[m->n_held++] = job;
 }
 
@@ -134,9 +137,29 @@ static void look(struct stator *s, uint64_t timeout_ns) {
     m->n_held = left;
 }
 
-stator_status kv_moves_turn(struct stator *s, stator_error *e) {
-    const struct kv_moves *m = &s->kv_disk.moves;
+static void note_hang(struct stator *s, const struct kv_job *job) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        if (job->moving >> i & 1)
+            error_set(&s->kv_disk.moves.failed, STATOR_DEVICE,
+                      "%s: a copy of a block for its file has not ended after %.1f s: the device or its "
+                      "driver hangs",
+                      s->planning.devices[i].facts.name, (double)s->deadline_ns * 1e-9);
+}
+
+/* While steps run, these have a deadline. */
+void kv_moves_turn(struct stator *s) {
+    struct kv_moves *m = &s->kv_disk.moves;
+    const uint32_t before = m->n_held;
+    const uint64_t now = clock_ns(); /* before: whatever holds us up afterwards is not the device */
     look(s, 0);
+    if (m->n_held == 0 || m->n_held < before || pipeline_works(s))
+        m->since_ns = now;
+    else if (now - m->since_ns > s->deadline_ns && m->failed.code == STATOR_OK)
+        note_hang(s, m->held[0]);
+}
+
+stator_status kv_moves_failed(const struct stator *s, stator_error *e) {
+    const struct kv_moves *m = &s->kv_disk.moves;
     if (m->failed.code != STATOR_OK && !s->broken)
         *e = m->failed;
     return s->broken ? STATOR_OK : m->failed.code;

@@ -3,7 +3,7 @@
  * steps write it, and one that is moved in is there for them. So no step waits for a move, and a job with
  * moves under way is only held back until they have ended.
  *
- * A move that fails is a device that fails: the next turn says so, and the run ends as for a step.
+ * A move that fails is a device that fails: the run ends as for a step.
  *
  * Thread: the engine's. */
 #ifndef STATOR_ENGINE_KV_MOVES_H
@@ -26,8 +26,10 @@ void kv_moves_give_back(struct stator *s, struct kv_job *job);
 static inline bool kv_moves_wait(const struct stator *s) {
     return s->kv_disk.moves.n_held > 0;
 }
-/* Pushes and gives back the jobs whose moves have ended. STATOR_DEVICE: a move has failed. */
-stator_status kv_moves_turn(struct stator *s, stator_error *e);
+/* Pushes and gives back the jobs whose moves have ended. */
+void kv_moves_turn(struct stator *s);
+/* STATOR_DEVICE: a move has failed. The run ends before its next step, which may read the block. */
+stator_status kv_moves_failed(const struct stator *s, stator_error *e);
 /* Until no job is held back. What has not ended after the deadline of steps, or ends when a device has
  * failed, is dropped. */
 void kv_moves_settle(struct stator *s);

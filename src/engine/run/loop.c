@@ -555,7 +555,9 @@ enum loop_next loop_round(struct stator *s) {
 #endif
     if (st != STATOR_OK || moved)
         return LOOP_AGAIN;
-    return !s->broken && pipeline_works(s) ? LOOP_DEVICES : LOOP_COMMANDS;
+    if (s->broken)
+        return LOOP_COMMANDS;
+    return pipeline_works(s) ? LOOP_DEVICES : kv_moves_wait(s) ? LOOP_SOON : LOOP_COMMANDS;
 }
 
 void loop_run(struct stator *s) {
@@ -565,7 +567,7 @@ void loop_run(struct stator *s) {
         stator_status st = STATOR_OK;
         if (next == LOOP_DEVICES && !stopping(s))
             st = pipeline_wait(s, &e);
-        else if (next == LOOP_COMMANDS && !stopping(s))
+        else if (next != LOOP_AGAIN && !stopping(s))
             st = idle(s, &e);
         if (st != STATOR_OK)
             fail_all(s, &e);

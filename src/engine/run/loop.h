@@ -8,7 +8,12 @@
 void loop_run(struct stator *s);
 
 /* What the engine's thread waits for after a round that changed nothing. */
-enum loop_next { LOOP_AGAIN, LOOP_DEVICES, LOOP_COMMANDS };
+enum loop_next {
+    LOOP_AGAIN,
+    LOOP_DEVICES,
+    LOOP_SOON, /* for commands, and a little while: only moves of blocks run (kv_moves.h) */
+    LOOP_COMMANDS
+};
 /* One round of loop_run, which never waits. Tests without threads call it themselves. */
 enum loop_next loop_round(struct stator *s);
 
