@@ -245,11 +245,11 @@ static const char *value_of(const char *line, size_t n, const char *name, size_t
 
 static bool read_length(const char *p, size_t n, uint64_t *out) {
     *out = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         if (p[i] < '0' || p[i] > '9' || n > 18)
             return false;
-        else
-            *out = *out * 10 + (uint64_t)(p[i] - '0');
+        *out = *out * 10 + (uint64_t)(p[i] - '0');
+    }
     return n > 0;
 }
 
@@ -424,8 +424,8 @@ static bool read_answer(struct connection *c, char *to, size_t room, size_t *n) 
 }
 
 bool http_fetch(const struct http_fetch_host *host, const struct http_fetch_url *url, void *to, size_t room,
-                size_t *n, const atomic_int *stop, char why[HTTP_FETCH_WHY]) {
-    struct connection c = {.fd = -1, .until_ns = clock_ns() + HTTP_FETCH_NS, .stop = stop, .why = why};
+                size_t *n, uint64_t until_ns, const atomic_int *stop, char why[HTTP_FETCH_WHY]) {
+    struct connection c = {.fd = -1, .until_ns = until_ns, .stop = stop, .why = why};
     *n = 0;
     const bool good = dial(&c, host) && ask(&c, host, url) && read_answer(&c, to, room, n);
     if (c.fd >= 0)

@@ -18,10 +18,10 @@
 #include <sys/socket.h>
 
 #define HTTP_FETCH_HOSTS 16
-#define HTTP_FETCH_NAME  256  /* bytes of a host's name, with the end */
-#define HTTP_FETCH_PATH  2048 /* bytes of a URL behind the host */
-#define HTTP_FETCH_HEAD  8192 /* of an answer */
-#define HTTP_FETCH_NS    10000000000u
+#define HTTP_FETCH_NAME  256          /* bytes of a host's name, with the end */
+#define HTTP_FETCH_PATH  2048         /* bytes of a URL behind the host */
+#define HTTP_FETCH_HEAD  8192         /* of an answer */
+#define HTTP_FETCH_NS    10000000000u /* for all files of a request together */
 #define HTTP_FETCH_WHY   320
 
 struct http_fetch_host {
@@ -64,8 +64,8 @@ struct http_fetch_head {
 bool http_fetch_read_head(const char *p, size_t n, struct http_fetch_head *out, char why[HTTP_FETCH_WHY]);
 
 /* The file of a URL into `to`, at most `room` bytes; *n of them. The head needs room there, too. Ends early
- * once *stop is not 0. False: `why`. */
+ * at until_ns (clock_ns), and once *stop is not 0. False: `why`. */
 bool http_fetch(const struct http_fetch_host *host, const struct http_fetch_url *url, void *to, size_t room,
-                size_t *n, const atomic_int *stop, char why[HTTP_FETCH_WHY]);
+                size_t *n, uint64_t until_ns, const atomic_int *stop, char why[HTTP_FETCH_WHY]);
 
 #endif

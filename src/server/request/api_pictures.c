@@ -1,6 +1,7 @@
 #include "server/request/api_pictures.h"
 
 #include "base/arith.h"
+#include "base/clock.h"
 #include "chat/chat_json.h"
 #include "server/http/http_fetch.h"
 
@@ -140,7 +141,7 @@ static bool refuse(struct api_failure *why, stator_status st, const stator_error
 
 /* The file whose URL `file` is, in its place. */
 static bool fetch(const struct api_model *m, stator_picture *file, struct api_picture_room room,
-                  const atomic_int *stop, struct api_failure *why) {
+                  uint64_t until_ns, const atomic_int *stop, struct api_failure *why) {
     struct http_fetch_url url;
     char text[HTTP_FETCH_WHY];
     size_t n = 0;
@@ -148,7 +149,7 @@ static bool fetch(const struct api_model *m, stator_picture *file, struct api_pi
     if (h == NULL)
         return api_failure_set(why, 400, NULL, "%s", text);
     const size_t most = (size_t)ARITH_MIN(room.bytes, room.most);
-    if (!http_fetch(h, &url, room.memory, most, &n, stop, text))
+    if (!http_fetch(h, &url, room.memory, most, &n, until_ns, stop, text))
         return api_failure_set(why, 400, NULL, "a picture can't be fetched from %s: %s", h->name, text);
     *file = (stator_picture){room.memory, n};
     return true;
@@ -158,9 +159,10 @@ bool api_pictures_load(stator *engine, const struct api_model *m, struct api_req
                        struct api_picture_room room, const atomic_int *stop, struct api_failure *why) {
     stator_picture files[API_PICTURES];
     const size_t n = api_pictures_files(r, files);
+    const uint64_t until_ns = clock_ns() + HTTP_FETCH_NS;
     for (size_t i = 0; i < n && atomic_load(stop) == 0; i++) {
         stator_error e = {0};
-        if (r->fetches[i] && !fetch(m, &files[i], room, stop, why))
+        if (r->fetches[i] && !fetch(m, &files[i], room, until_ns, stop, why))
             return false;
         stator_picture_size size = {.size = sizeof size};
         stator_status st = stator_measure_picture(engine, &files[i], &size, &e);
