@@ -305,6 +305,10 @@ struct graph_exchanged {
     /* Number of slots per token (graph_experts): there is a row per slot. 0: a row per token. */
     uint32_t used;
     uint32_t routes; /* value */
+    /* RESIDUAL, on a GPU: out is `stream` plus the row, and the op behind it is the NORM of out to the value
+     * `normed`: both are one launch, whose groups read all of a row that others already write. */
+    bool norms;
+    uint32_t stream, normed;
 };
 
 /* Parameters of ROUTE and EXPERTS. A slot is a (token, chosen expert). kernels/shared/experts.h defines the
@@ -369,7 +373,9 @@ enum {
     GRAPH_ROUTES = 16,
     GRAPH_SHARED = 32,
     GRAPH_SHARED_GATE = 64,
-    GRAPH_VALUES_END = 128
+    GRAPH_STREAM = 128,
+    GRAPH_NORMED = 256,
+    GRAPH_VALUES_END = 512
 };
 
 enum graph_rows { GRAPH_TOKENS, GRAPH_LOGITS_ROWS, GRAPH_FILLED /* blocks to set */ };

@@ -43,8 +43,8 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_EXCHANGED] = {.name = "exchange",
-                         .reads = GRAPH_IN | GRAPH_WORK | GRAPH_ROUTES,
-                         .writes = GRAPH_OUT},
+                         .reads = GRAPH_IN | GRAPH_WORK | GRAPH_ROUTES | GRAPH_STREAM,
+                         .writes = GRAPH_OUT | GRAPH_NORMED},
 };
 
 const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {
@@ -95,7 +95,11 @@ uint32_t graph_op_value(const struct graph_op *op, uint32_t bit) {
         CHECK(bit < GRAPH_VALUES_END);
         if (op->kind == GRAPH_EXCHANGED && bit == GRAPH_ROUTES && op->exchanged.used > 0)
             return op->exchanged.routes;
-        if (op->kind != GRAPH_EXPERTS)
+        if (op->kind == GRAPH_EXCHANGED && op->exchanged.norms && bit == GRAPH_STREAM)
+            return op->exchanged.stream;
+        if (op->kind == GRAPH_EXCHANGED && op->exchanged.norms && bit == GRAPH_NORMED)
+            return op->exchanged.normed;
+        if (op->kind != GRAPH_EXPERTS || bit > GRAPH_SHARED_GATE)
             return GRAPH_NONE;
         return bit == GRAPH_ROUTES   ? op->experts.routes
                : bit == GRAPH_SHARED ? op->experts.shared

@@ -399,6 +399,52 @@ static bool is_exchange(const struct graph_op *op) {
     return op->kind == GRAPH_EXCHANGED && !op->exchanged.wanted;
 }
 
+/* Whether op i adds to the residual stream x what the next op norms. */
+static bool adds_and_norms(const struct graph *g, uint32_t i, uint32_t x) {
+    const struct graph_op *add = &g->ops[i], *norm = add + 1;
+    return i + 1 < g->n_ops && add->kind == GRAPH_EXCHANGED && add->epilogue == GRAPH_RESIDUAL &&
+           add->out == x && add->exchanged.used == 0 && share_row(g, add) == g->values[x].width &&
+           norm->kind == GRAPH_NORM && norm->epilogue == GRAPH_STORE && norm->in == x && norm->out != x &&
+           norm->norm.parts <= 1 && !norm->norm.centred && !norm->wanted && norm->n_weights == 1 &&
+           norm->bias[0] == GRAPH_NONE;
+}
+
+static void rename_value(uint32_t *value, uint32_t from, uint32_t to) {
+    *value = *value == from ? to : *value;
+}
+
+/* The residual stream alternates between two values, so that adding to it and norming it are one launch. */
+static void join_norms(struct graph *g, uint32_t x) {
+    const uint32_t both[] = {
+        x, graph_add_value(g, "residual.2", GRAPH_SCRATCH, g->values[x].rows, g->values[x].width, GRAPH_F32)};
+    uint32_t now = 0, joined = 0;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        struct graph_op *op = &g->ops[i];
+        const bool joins = adds_and_norms(g, i, x);
+        if (joins) {
+            op->exchanged.norms = true;
+            op->exchanged.stream = both[now];
+            op->exchanged.normed = op[1].out;
+            now = 1 - now;
+            joined++;
+        }
+        rename_value(&op->in, x, both[now]);
+        rename_value(&op->out, x, both[now]);
+        rename_value(&op->work, x, both[now]);
+    }
+    if (joined == 0)
+        g->n_values--; /* the last one */
+}
+
+/* The residual stream, whose rows are exchanged first. */
+static uint32_t stream_of(const struct graph *g) {
+    uint32_t i = 0;
+    while (i < g->n_ops && g->ops[i].kind != GRAPH_EXCHANGED)
+        i++;
+    CHECK(i < g->n_ops);
+    return g->ops[i].out;
+}
+
 /* The values where the others' columns land: for all exchanges, and for logits. */
 static void add_zones(struct graph *g) {
     const uint32_t me = g->want.share.index;
@@ -466,8 +512,10 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
             divide_head(&s, op);
         CHECK(g->ops + g->n_ops <= whole + i + 1);
     }
-    if (g->want.lands)
+    if (g->want.lands) {
+        join_norms(g, stream_of(g));
         add_zones(g);
+    }
     return STATOR_OK;
 }
 

@@ -17,7 +17,7 @@
 #define SHARE_OPS    14
 #define SHARE_VALUES 12
 /* And what the ends of the model need: ops, values and weights of each kind. */
-#define SHARE_OUTSIDE 3
+#define SHARE_OUTSIDE 4
 
 /* Turns the whole graph that a builder has just made into the share g->want.share of it. STATOR_USAGE: the
  * model has an op that cannot be divided yet. arch: for the message. */

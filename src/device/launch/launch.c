@@ -241,6 +241,8 @@ uint32_t launch_norm_part(const struct launch_list *b, uint64_t rows, uint32_t w
 
 static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
+    if (op > 0 && o[-1].kind == GRAPH_EXCHANGED && o[-1].exchanged.norms)
+        return STATOR_OK; /* launched with it */
     if (o->norm.centred)
         return launch_layer_norm(b, op);
     const bool wanted = o->wanted || op >= b->g->tail;
@@ -304,11 +306,72 @@ static stator_status add_forms(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+/* Where each device's rows of an exchange are, and its columns. */
+struct sources {
+    struct launch_at from[GRAPH_MAX_SHARES];
+    uint32_t ends[GRAPH_MAX_SHARES];
+};
+
+static void find_sources(const struct launch_list *b, const struct graph_op *o, struct sources *s) {
+    const struct graph_exchanged *x = &o->exchanged;
+    CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8);
+    for (uint32_t i = 0; i < GRAPH_MAX_SHARES; i++) {
+        s->ends[i] = x->ends[ARITH_MIN(i, x->count - 1)];
+        s->from[i] = i >= x->count                 ? launch_nowhere()
+                     : i == b->g->want.share.index ? launch_floats(b, o->in)
+                                                   : (struct launch_at){LAUNCH_OF_PEER, i, 0};
+    }
+}
+
+/* With the norm behind it. */
+static stator_status add_exchange_norm(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op], *norm = o + 1;
+    const struct graph_value *out = &b->g->values[norm->out];
+    const uint32_t part = launch_norm_part(b, b->rows, out->width);
+    CHECK(norm->kind == GRAPH_NORM && norm->in == o->out && norm->out == o->exchanged.normed);
+    struct sources s;
+    find_sources(b, o, &s);
+    struct launch *l = launch_add(b, LAUNCH_EXCHANGE_NORM, op, OPENCL_GROUP,
+                                  b->rows * (uint64_t)arith_ceil_div(out->width, part));
+    launch_put_exchange_norm(b, l,
+                             &(struct launch_exchange_norm_arguments){
+                                 .from0 = s.from[0],
+                                 .from1 = s.from[1],
+                                 .from2 = s.from[2],
+                                 .from3 = s.from[3],
+                                 .from4 = s.from[4],
+                                 .from5 = s.from[5],
+                                 .from6 = s.from[6],
+                                 .from7 = s.from[7],
+                                 .end0 = s.ends[0],
+                                 .end1 = s.ends[1],
+                                 .end2 = s.ends[2],
+                                 .end3 = s.ends[3],
+                                 .end4 = s.ends[4],
+                                 .end5 = s.ends[5],
+                                 .end6 = s.ends[6],
+                                 .end7 = s.ends[7],
+                                 .x = launch_floats(b, o->exchanged.stream),
+                                 .y = launch_floats(b, o->out),
+                                 .weight = launch_plain_weight(b, norm->weight[0]),
+                                 .out = launch_forms_of(b, norm->out, out->forms),
+                                 .part = part,
+                                 .inv_n = norm->norm.inv_width,
+                                 .eps = norm->norm.eps,
+                                 .tile = OPENCL_NORM_CHUNK * sizeof(float),
+                                 .lane = 128 * sizeof(float),
+                                 .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
+                             });
+    return STATOR_OK;
+}
+
 /* Nothing to do for the device that alone has the rows, and where they belong. */
 static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_exchanged *x = &o->exchanged;
     const struct graph_value *out = &b->g->values[o->out];
+    if (x->norms)
+        return add_exchange_norm(b, op);
     const uint32_t width = share_row(b->g, o), me = b->g->want.share.index;
     const uint64_t rows = (uint64_t)b->rows * ARITH_MAX(x->used, 1u);
     const bool adds = o->epilogue == GRAPH_RESIDUAL;
@@ -316,38 +379,32 @@ static stator_status add_exchange(struct launch_list *b, uint32_t op) {
     share_columns(x, me, &first, &end);
     if ((o->in == o->out && !x->owned && end - first == width) || (x->wanted && me + 1 < x->count))
         return STATOR_OK;
-    CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8 && width > 0);
+    CHECK(width > 0);
     const bool whole = width == out->width;
     CHECK(whole || out->forms & GRAPH_F32);
     CHECK(out->forms == GRAPH_F32 || (!adds && x->column == 0));
-    struct launch_at from[GRAPH_MAX_SHARES];
-    uint32_t ends[GRAPH_MAX_SHARES];
-    for (uint32_t i = 0; i < GRAPH_MAX_SHARES; i++) {
-        ends[i] = x->ends[ARITH_MIN(i, x->count - 1)];
-        from[i] = i >= x->count ? launch_nowhere()
-                  : i == me     ? launch_floats(b, o->in)
-                                : (struct launch_at){LAUNCH_OF_PEER, i, 0};
-    }
+    struct sources s;
+    find_sources(b, o, &s);
     const uint32_t part = launch_norm_part(b, rows, width);
     struct launch *l = launch_add(b, LAUNCH_EXCHANGE, op, OPENCL_GROUP, rows * arith_ceil_div(width, part));
     launch_put_exchange(b, l,
                         &(struct launch_exchange_arguments){
-                            .from0 = from[0],
-                            .from1 = from[1],
-                            .from2 = from[2],
-                            .from3 = from[3],
-                            .from4 = from[4],
-                            .from5 = from[5],
-                            .from6 = from[6],
-                            .from7 = from[7],
-                            .end0 = ends[0],
-                            .end1 = ends[1],
-                            .end2 = ends[2],
-                            .end3 = ends[3],
-                            .end4 = ends[4],
-                            .end5 = ends[5],
-                            .end6 = ends[6],
-                            .end7 = ends[7],
+                            .from0 = s.from[0],
+                            .from1 = s.from[1],
+                            .from2 = s.from[2],
+                            .from3 = s.from[3],
+                            .from4 = s.from[4],
+                            .from5 = s.from[5],
+                            .from6 = s.from[6],
+                            .from7 = s.from[7],
+                            .end0 = s.ends[0],
+                            .end1 = s.ends[1],
+                            .end2 = s.ends[2],
+                            .end3 = s.ends[3],
+                            .end4 = s.ends[4],
+                            .end5 = s.ends[5],
+                            .end6 = s.ends[6],
+                            .end7 = s.ends[7],
                             .column = x->column,
                             .adds = adds,
                             .routes = x->used > 0 ? launch_floats(b, x->routes) : launch_nowhere(),

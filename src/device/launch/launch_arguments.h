@@ -76,6 +76,7 @@ struct launch_states {
     F(blend, BLEND)                                                                                          \
     F(project, PROJECT)                                                                                      \
     F(features, FEATURES)                                                                                    \
+    F(exchange_norm, EXCHANGE_NORM)                                                                          \
     F(exchange, EXCHANGE)                                                                                    \
     F(wide, WIDE)                                                                                            \
     F(latent, LATENT)                                                                                        \

@@ -27,6 +27,7 @@ enum {
     LAUNCH_NORM,
     LAUNCH_FORMS,
     LAUNCH_EXCHANGE, /* rows of the columns of a tensor split's devices */
+    LAUNCH_EXCHANGE_NORM,
     LAUNCH_MAP,      /* launch_tower.c */
     LAUNCH_LAYER_NORM,
     LAUNCH_BLEND,

@@ -147,6 +147,70 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
     }
 }
 
+/* Column c of row `row` of what several sources give (below). By its arguments' names: an array of them would lie in memory. */
+#define LATER(k, begin_k)                                                                                    \
+    from = c_ >= begin_k ? from##k : from;                                                                   \
+    first = c_ >= begin_k ? begin_k : first;                                                                 \
+    last = c_ >= begin_k ? end##k : last;
+#define JOINED(value, column)                                                                                \
+    {                                                                                                        \
+        uint c_ = column, first = 0, last = end0;                                                            \
+        global const float *from = from0;                                                                    \
+        LATER(1, end0)                                                                                       \
+        LATER(2, end1)                                                                                       \
+        LATER(3, end2)                                                                                       \
+        LATER(4, end3)                                                                                       \
+        LATER(5, end4)                                                                                       \
+        LATER(6, end5)                                                                                       \
+        LATER(7, end6)                                                                                       \
+        value = from[row * (last - first) + (c_ - first)];                                                   \
+    }
+
+/* Rows of columns that several devices have made (below), added to those of x, to y; and the norm of the sums
+ * to out. part, local memory: as of norm. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange_norm(CL_ARGUMENTS(EXCHANGE_NORM)) {
+    uint width = out_width, parts = cl_ceil_div(width, part), me = get_local_id(0), items = get_local_size(0);
+    struct cl_forms o = CL_FORMS(out);
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
+        uint row = item / parts, begin = item % parts * part, end = min(begin + part, width);
+        for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {
+            uint here = min(width - at, (uint)OPENCL_NORM_CHUNK);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = me; i < here; i += items) {
+                float given;
+                JOINED(given, at + i)
+                tile[i] = x[row * width + at + i] + given;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint j = me; j < 128; j += items) {
+                float sum = at == 0 ? 0.0f : lane[j];
+                for (uint i = j; i < here; i += 128)
+                    sum = fma(tile[i], tile[i], sum);
+                lane[j] = sum;
+            }
+        }
+        cl_sum128(lane, 1);
+        float mean = lane[0] * inv_n, r = num_rsqrt(mean + eps);
+        for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
+            uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = me; i < here; i += items) {
+                uint to = row * width + at + i;
+                float given;
+                JOINED(given, at + i)
+                float sum = x[to] + given, normed = sum * r * weight[at + i];
+                y[to] = sum;
+                tile[i] = normed;
+                if (out_has & OPENCL_F32)
+                    ((global float *)(out + out_f32))[to] = normed;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_forms(&o, row, at, tile, here, false, work);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
 /* Rows of columns that several devices have made: source i has columns from end(i - 1) to end(i) - 1, each in
  * rows of its own columns. They go to columns `column`.. of out; adds: to floats that are there. used: the
  * rows are those of the step's slots, so many of a token. wanted: they are its rows of logits.

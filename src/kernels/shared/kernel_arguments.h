@@ -106,6 +106,30 @@
     X(U32, wanted)                                                                                           \
     X(U32, owned) X(U32, pictures) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_EXCHANGE_NORM(X)                                                                    \
+    X(BUFFER, const float, from0)                                                                            \
+    X(BUFFER, const float, from1)                                                                            \
+    X(BUFFER, const float, from2)                                                                            \
+    X(BUFFER, const float, from3)                                                                            \
+    X(BUFFER, const float, from4)                                                                            \
+    X(BUFFER, const float, from5)                                                                            \
+    X(BUFFER, const float, from6)                                                                            \
+    X(BUFFER, const float, from7)                                                                            \
+    X(U32, end0)                                                                                             \
+    X(U32, end1)                                                                                             \
+    X(U32, end2)                                                                                             \
+    X(U32, end3)                                                                                             \
+    X(U32, end4)                                                                                             \
+    X(U32, end5)                                                                                             \
+    X(U32, end6)                                                                                             \
+    X(U32, end7)                                                                                             \
+    X(BUFFER, const float, x)                                                                                \
+    X(BUFFER, float, y)                                                                                      \
+    X(BUFFER, const float, weight)                                                                           \
+    X(FORMS, out)                                                                                            \
+    X(U32, part)                                                                                             \
+    X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+
 #define KERNEL_ARGUMENTS_WIDE(X)                                                                             \
     X(BUFFER, float, x)                                                                                      \
     X(U32, width)                                                                                            \
