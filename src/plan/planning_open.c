@@ -499,11 +499,6 @@ static stator_status join_devices(struct planning *s, stator_error *e) {
         return error_set(e, STATOR_USAGE,
                          "transfer.mode is \"staged\", but the CPU devices of devices.split = \"tensor\" "
                          "exchange values directly only; take \"auto\"");
-    if (!host && s->config.memory.on_oom == CONFIG_OOM_SPILL)
-        return error_set(
-            e, STATOR_USAGE,
-            "memory.on_oom is \"spill\", but the GPUs of devices.split = \"tensor\" do not spill "
-            "yet; take \"refuse\" or devices.split = \"auto\"");
     return STATOR_OK;
 }
 

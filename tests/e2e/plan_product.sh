@@ -155,7 +155,10 @@ test_auto_split() {
     expect 0 "$stator" plan $cfg "${slow[@]}" --set devices.split=1,1
     ! grep -q 'auto" takes' "$tmp/out" || fail "a choice without \"auto\""
     expect 0 "$stator" plan $cfg "${slow[@]}" --set memory.on_oom=spill
-    printed 'takes layers: tensor does not spill yet'
+    printed 'takes tensor: '
+    expect 0 "$stator" plan $cfg --device a=3MiB,bandwidth=1GB/s,hop=1us --device b=3MiB,bandwidth=1GB/s --set memory.driver_reserve=1MiB \
+        --set memory.on_oom=spill
+    printed 'takes layers: by tensor it would spill$'
     expect 3 "$stator" plan $cfg --device a=8600KiB,bandwidth=1GB/s --device b=3900KiB,bandwidth=1GB/s --set memory.driver_reserve=1MiB
     printed 'takes layers: by tensor it does not fit into b$'
 }

@@ -1,6 +1,7 @@
 #include "plan/parts/split_choice.h"
 
 #include "plan/planner.h"
+#include "plan/spill.h"
 #include "plan/parts/split_estimate.h"
 
 #include <stdio.h>
@@ -8,8 +9,6 @@
 
 /* What a tensor split of GPUs cannot do yet; NULL: nothing of this run. */
 static const char *lacks(const struct planning *s) {
-    if (s->config.memory.on_oom == CONFIG_OOM_SPILL)
-        return "tensor does not spill yet (memory.on_oom = \"spill\")";
     if (s->may_help)
         return "tensor has no experts on the processors yet (memory.experts)";
     return NULL;
@@ -21,6 +20,10 @@ static bool can_run(struct planning *s, char *why, size_t n) {
     stator_error e;
     if (planner_make(s, &s->want, &made, &e) != STATOR_OK) {
         snprintf(why, n, "%.180s", e.text);
+        return false;
+    }
+    if (spill_all(&made) > 0) {
+        snprintf(why, n, "by tensor it would spill");
         return false;
     }
     for (uint32_t i = 0; i < s->n_devices; i++) {

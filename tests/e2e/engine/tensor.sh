@@ -126,8 +126,8 @@ test_refused() {
     said 'has no MTP head'
     expect 2 "$stator" plan $cfg --set devices.split=tensor --set 'cluster.stages="a=cpu:0;b=cpu:0"'
     said 'for the devices of one machine'
-    expect 2 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=tensor --set memory.on_oom=spill
-    said 'do not spill yet'
+    expect 0 "$stator" plan $cfg --device a=3MiB --device b=3MiB --set devices.split=tensor --set memory.on_oom=spill --set memory.driver_reserve=1MiB
+    printed '^ *spill a'
 }
 
 run_tests

@@ -2,6 +2,7 @@
  * shares of many kinds, with routes of many kinds, in random conversations; and what becomes of a step when a
  * GPU is lost or hangs. */
 #include "base/arith.h"
+#include "engine/engine.h"
 #include "hybrid_model.h"
 #include "peer_models.h"
 #include "prefix_play.h"
@@ -162,6 +163,7 @@ static void automatic(void **state) {
     zesim_run("devices=2,bandwidth=456," SMALL, automatic_of);
     zesim_run("devices=2," SMALL, automatic_of);
     now.more = "memory.on_oom=spill";
+    now.says = "tensor";
     zesim_run("devices=2,bandwidth=1," SMALL, automatic_of);
 }
 
@@ -181,7 +183,6 @@ static void refused_by(const char *use, const char *more, stator_status status, 
 
 static void refused_of(void) {
     refused_by("devices.use=\"level_zero:0, cpu:0\"", "memory.batch=8", STATOR_USAGE, "of two kinds");
-    refused_by(TWO, "memory.on_oom=spill", STATOR_USAGE, "memory.on_oom");
     refused_by(TWO, "transfer.mode=direct", STATOR_DEVICE, "level_zero:0 to level_zero:1 can't go directly");
 }
 
@@ -189,6 +190,49 @@ static void refused(void **state) {
     (void)state;
     ZESIM_NEED();
     zesim_run("devices=2,peer=none," SMALL, refused_of);
+}
+
+/* GPUs that are too small for their shares: weights, experts and K and V in host memory, and experts that
+ * long steps copy. */
+static void spilled_of(void) {
+    static const char *const plain[] = {"devices.use=cpu:0", "memory.context=96", NULL};
+    const char *sets[] = {TWO,
+                          now.split,
+                          now.more,
+                          "memory.on_oom=spill",
+                          "memory.context=96",
+                          "memory.driver_reserve=64KiB",
+                          "devices.deadline=3600",
+                          NULL};
+    stator *s = harness_start(now.model, plain);
+    make_ids(harness_vocab(s));
+    const size_t bytes = 90 * harness_vocab(s) * sizeof(float);
+    float *expected = harness_logits(s, ids, 90);
+    stator_close(s);
+    s = harness_start(now.model, sets);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(s->planning.devices[i].graph.spilled_slices > 0);
+    float *got = harness_logits(s, ids, 90);
+    stator_close(s);
+    CHECK(memcmp(got, expected, bytes) == 0);
+    free(got);
+    free(expected);
+    CHECK(zesim_counter("violations") == 0);
+}
+
+static void spilled(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    now.model = DEMO;
+    now.split = "devices.split=tensor";
+    now.more = "memory.batch=16";
+    zesim_run("devices=2,memory=3072KiB," SMALL, spilled_of);
+    now.split = "devices.split=tensor:3,2";
+    now.more = "memory.batch=64";
+    zesim_run("devices=2,memory=2048KiB,copy_engines=0," SMALL, spilled_of);
+    now.model = "../shared/oracles/models/qwen3moe.gguf";
+    if (access(now.model, R_OK) == 0)
+        zesim_run("devices=2,memory=3072KiB," SMALL, spilled_of);
 }
 
 static void converse(void) {
@@ -291,7 +335,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(architectures), cmocka_unit_test(chunks),
                                        cmocka_unit_test(routes),        cmocka_unit_test(automatic),
                                        cmocka_unit_test(refused),       cmocka_unit_test(conversations),
-                                       cmocka_unit_test(faults)};
+                                       cmocka_unit_test(spilled),       cmocka_unit_test(faults)};
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
