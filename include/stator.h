@@ -428,7 +428,7 @@ typedef struct stator_event {
     stator_logprob top[STATOR_TOP_LOGPROBS]; /* the likeliest first, equal ones by id */
     uint32_t n_cached; /* DONE: tokens of the prompt that were there already and not computed; n_prompt counts
                           them too */
-    uint32_t n_guessed; /* DONE: tokens that were guessed (config: speculation), */
+    uint32_t n_guessed; /* DONE: draft tokens (config: speculation), */
     uint32_t n_kept;    /* and of those the ones that came; n_generated counts them too */
     uint32_t n_values;  /* VECTOR */
     uint32_t slot;      /* DONE: whose text this is now (stator_slot) */
@@ -485,9 +485,10 @@ typedef struct stator_stats {
     uint64_t blocks_evicted; /* that had to go */
     uint64_t prefix_hits;    /* requests that began behind what others had computed */
     uint64_t tokens_cached;  /* of prompts, not computed therefore; tokens_in has none of them */
-    /* Speculation. A sequence that generates gets 1 + its kept guesses of tokens in a turn. */
-    uint64_t turns;                   /* times that a generating sequence had a token in a step */
-    uint64_t guessed[STATOR_GUESSES]; /* by place: guesses of the next token, of the one after it, .. */
+    /* Speculation. A sequence that generates gets 1 + its accepted draft tokens in a turn. */
+    uint64_t turns; /* times that a generating sequence had a token in a step */
+    uint64_t
+        guessed[STATOR_GUESSES]; /* by place: draft tokens for the next token, for the one after it, .. */
     uint64_t kept[STATOR_GUESSES];
     /* Copies of windows and recurrent states (server.checkpoints), for models that have such. */
     uint32_t checkpoints, checkpoints_used; /* planned; that are somebody's beginning */

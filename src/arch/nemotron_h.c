@@ -2,7 +2,7 @@
  * without RoPE, or a feed-forward without gates, whose middle is squared above 0. attention.head_count_kv and
  * feed_forward_length say which. Experts are weighed by sigmoids and chosen with a bias, and a shared one has
  * no gate either; the larger models multiply by ffn_latent_down before the chosen ones, and by ffn_latent_up
- * behind them. The block of nextn is not computed. */
+ * behind them. The MTP head is not computed. */
 #include "arch/parts/parts.h"
 
 enum { MAX_LATENT = 1 << 20 };

@@ -228,7 +228,7 @@ struct config {
     } sampling;
     struct {
         enum config_speculation mode;
-        uint64_t tokens;          /* guessed per step and sequence, at most */
+        uint64_t tokens;          /* draft tokens per step and sequence, at most */
         char model[CONFIG_PATH];  /* "draft": the second model */
         char device[CONFIG_NAME]; /* that runs it; empty: the model's first */
     } speculation;

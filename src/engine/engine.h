@@ -68,7 +68,7 @@ struct engine_shown {
     _Atomic uint32_t n_tokens;
     _Atomic uint32_t n_cached;
     _Atomic uint32_t n_guessed;
-    _Atomic uint32_t n_kept; /* guesses */
+    _Atomic uint32_t n_kept; /* accepted draft tokens */
     _Atomic uint64_t steps;
     _Atomic uint64_t step_ns;
     _Atomic uint64_t last_step_ns;
@@ -161,7 +161,7 @@ struct engine_text {
 struct engine_sequence {
     struct engine_request *request; /* NULL: free */
     uint32_t done;                  /* tokens that have gone into steps, and that the next chunk follows */
-    uint32_t reached;               /* the most that caches were written to, guesses too */
+    uint32_t reached;               /* the most that caches were written to, draft tokens too */
     uint32_t flights;               /* steps under way that carry it; it ends when there is none */
     uint32_t capacity;              /* tokens that it may come to have */
     /* Of all PAGED caches alike: blocks of the pool in the order of its tokens, taken as they come. */
@@ -385,7 +385,7 @@ struct stator {
         _Atomic uint64_t saves, restores;
     } kv_disk;
     struct speculation_loads loads;
-    bool has_states;        /* a cache is a state: guesses that were kept are computed again */
+    bool has_states;        /* a cache is a state: accepted draft tokens are computed again */
     bool reuses;            /* who begins as another takes its blocks */
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
     uint32_t next_reader;   /* the same for logits requests */
@@ -395,7 +395,7 @@ struct stator {
     stator_error broken_why;
     double *rope_frequency; /* radians per position, of every pair of the step's angles */
     struct sampler sampler;
-    struct draft draft; /* the model that guesses, if there is one */
+    struct draft draft; /* the draft model, if there is one */
     struct engine_pictures pictures;
     uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;

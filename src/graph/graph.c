@@ -16,7 +16,7 @@
 #define WEIGHTS_PER_LAYER 18
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  2
-/* Of the block of nextn, besides a layer's. */
+/* Of the MTP head, besides a layer's. */
 #define NEXTN_OPS     12
 #define NEXTN_VALUES  9
 #define NEXTN_WEIGHTS 8

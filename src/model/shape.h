@@ -87,7 +87,7 @@ struct shape_place {
 struct shape_tensors {
     const struct shape_place *layer, *global;
     size_t n_layer, n_global;
-    const struct shape_place *nextn; /* what a block of nextn has besides an attention layer's; or NULL */
+    const struct shape_place *nextn; /* what an MTP head has besides an attention layer's; or NULL */
     size_t n_nextn;
     const char *const *redundant; /* names that may be there and are not read ("blk.N." for those of layers);
                                      NULL at the end; or NULL */
@@ -136,7 +136,7 @@ struct shape_layer {
         const struct gguf_tensor *shared_router;                   /* [n_embd] */
         const struct gguf_tensor *shared_gate, *shared_up, *shared_down;
     } experts;
-    struct shape_nextn_tensors {                 /* of a block of nextn */
+    struct shape_nextn_tensors {                 /* of an MTP head */
         const struct gguf_tensor *pair;          /* [2 n_embd, n_embd]: of an embedding and a hidden state, */
         const struct gguf_tensor *enorm, *hnorm; /* normed with these */
         const struct gguf_tensor *norm;          /* before the output matrix; NULL: output_norm */
@@ -277,7 +277,7 @@ struct shape {
     const struct gguf_tensor *dense_in, *dense_out;
     uint64_t parameters;
     uint64_t tensor_bytes;
-    uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: layers[n_layers] .. */
+    uint32_t n_nextn;       /* MTP heads, behind the layers: layers[n_layers] .. */
     uint32_t nextn_tensors; /* of them */
     uint64_t nextn_bytes;
     uint32_t vision_tensors; /* of a vision tower in the same file: not read */
@@ -354,10 +354,9 @@ stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_err
 /* Splits a tensor's name "blk.N.rest" (N without leading zeros); false if it has another form. */
 bool shape_split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_text *rest);
 
-/* Blocks of nextn (ARCH.nextn_predict_layers). block_count includes them, and n_layers is then lowered by
+/* MTP heads (ARCH.nextn_predict_layers). block_count includes them, and n_layers is then lowered by
  * their number. Such a block has nextn.* tensors, or no tensors at all where the file leaves it out. If the
- * last blocks have other tensors alone, block_count counts real layers only, and the file has no block of
- * nextn. */
+ * last blocks have other tensors alone, block_count counts real layers only, and the file has no MTP head. */
 stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e);
 /* ARCH.pooling_type and ARCH.classifier.output_labels: pooling and labels; both keys may be missing. */
 stator_status shape_read_pooling(const struct gguf *g, struct shape *s, stator_error *e);

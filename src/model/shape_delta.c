@@ -1,5 +1,5 @@
 /* What hybrids of delta-net and attention layers have besides: keys ARCH.ssm.* and the interval of attention
- * layers; and blocks of nextn. */
+ * layers; and MTP heads. */
 #include "model/shape.h"
 
 #include "base/check.h"

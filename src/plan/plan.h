@@ -16,7 +16,7 @@
  *   inputs    object: name -> number or text; everything that the plan follows from, and nothing else
  *   devices   array of places, in the order of the layers:
  *     name, budget, total
- *     draft               true: the device of the model that guesses (speculation.mode "draft"), the last
+ *     draft               true: the device of the draft model, the last
  *     vision              true: the device of the vision tower (model.vision), the last
  *     layers              {first, count}
  *     share               {index, of, received_bytes_per_token: from all other devices,
@@ -112,7 +112,7 @@ struct plan_place {
     char name[32]; /* "cpu:0", "host" */
     bool is_host;
     bool in_host;   /* a device whose memory is the host's, in whose total it is too */
-    bool is_draft;  /* of the model that guesses */
+    bool is_draft;  /* of the draft model */
     bool is_vision; /* of the vision tower */
     uint64_t budget;
     uint64_t total;

@@ -22,7 +22,7 @@ struct planning_want {
     uint32_t batch;
     uint32_t logits_rows;
     uint32_t guesses;     /* of a sequence in a step (speculation); 0: off */
-    bool nextn;           /* they are those of the model's block of nextn */
+    bool nextn;           /* they are those of the model's MTP head */
     uint32_t checkpoints; /* copies of windows and states; 0 for a model that has none */
     uint32_t kv_type_k;   /* enum kernels_kv */
     uint32_t kv_type_v;
@@ -90,12 +90,12 @@ struct planning_pictures {
 
 #define PLANNING_PARTS (DEVICE_MAX + 2) /* devices of the model, of the draft and of the tower */
 
-/* A second model: one that guesses (speculation.mode = "draft"), or the vision tower (model.vision). Its one
+/* A second model: a draft model (speculation.mode = "draft"), or the vision tower (model.vision). Its one
  * device stands behind those of the model, that of the tower last, in struct planning and in the plan's
  * places. */
 struct planning_second {
     struct gguf *gguf;   /* NULL: there is none */
-    struct tower *tower; /* NULL: it guesses */
+    struct tower *tower; /* NULL: it is a draft model */
     struct shape *shape;
     void *tables; /* as the model's */
     uint64_t tables_bytes;

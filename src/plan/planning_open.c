@@ -695,7 +695,7 @@ static void resolve_checkpoints(struct planning *s) {
     }
 }
 
-/* The kernel for wide states keeps none while it tests guesses. */
+/* The kernel for wide states keeps none while it tests draft tokens. */
 static stator_status check_guesses(const struct planning *s, stator_error *e) {
     for (uint32_t i = 0; i < s->n_devices && s->want.guesses > 0; i++) {
         const struct graph *g = &s->devices[i].graph;

@@ -60,7 +60,7 @@ static stator_status read_model(struct planning *s, stator_error *e) {
     st = arch_read(d->gguf, shape, e);
     if (st == STATOR_OK)
         st = same_vocabulary(s->gguf, d->gguf, e);
-    shape->pooling = SHAPE_POOL_NONE; /* it guesses tokens, whatever else it can */
+    shape->pooling = SHAPE_POOL_NONE; /* it drafts tokens, whatever else it can */
     if (st == STATOR_OK && shape->sees_ahead)
         st = error_set(
             e, STATOR_USAGE,
@@ -329,7 +329,7 @@ struct planning_want planning_second_want(const struct planning *s, uint32_t ind
     own.context = ARITH_MIN(want->context, second->shape->context_trained);
     own.logits_rows = want->sequences;
     own.guesses = 0;
-    /* Of each sequence's states a copy, which its guesses go on with. */
+    /* Of each sequence's states a copy, which its drafts go on with. */
     own.checkpoints = second->has_states ? want->sequences : 0;
     own.nextn = false;
     own.spill = false;

@@ -174,8 +174,8 @@ static stator_status add_set(struct bench *b, char out[MAX_SET], const char *key
     return STATOR_OK;
 }
 
-/* The guesser that the config names costs what it costs (passes of a block of nextn, steps of a draft model),
- * whatever is kept of its guesses. Where there is none, the one that costs nothing stands in for the rows. */
+/* What makes the draft tokens costs what it costs (passes of an MTP head, steps of a draft model),
+ * whatever is accepted. Where there is none, the one that costs nothing stands in for the rows. */
 static stator_status choose_guesser(struct bench *b, stator_error *e) {
     struct config *c = malloc(sizeof *c);
     stator_status st = c != NULL ? config_load(b->config, b->set.items, b->set.n, c, e)

@@ -40,14 +40,13 @@ struct bench_result {
 
 /* "pp512", "tg128 @ d4096", "tg128 x8" into out; returns out. */
 const char *bench_label(const struct bench_test *t, char out[BENCH_LABEL]);
-/* Of a sequence, where it guesses. */
+/* Of a sequence with draft tokens. */
 double bench_tokens_per_turn(const struct bench_result *r);
 /* Tokens that one sequence's context must hold. batch: of a step. */
 uint64_t bench_context(const struct bench_test *t, uint32_t batch);
 
-/* bench_run.c: measures one test, `laps` times, filling *r. off: without guesses where the test has none,
- * whatever the config says. *stopped: a signal ended it; what was complete is
- * in *r. */
+/* bench_run.c: measures one test, `laps` times, filling *r. off: without draft tokens where the test has
+ * none, whatever the config says. *stopped: a signal ended it; what was complete is in *r. */
 stator_status bench_run(stator *s, const struct bench_test *t, uint32_t laps, struct bench_result *r,
                         bool off, bool *stopped, stator_error *e);
 

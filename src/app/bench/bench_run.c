@@ -32,7 +32,7 @@ struct measuring {
     uint64_t submit_ns; /* when it was submitted */
     bool stopped;
     bool skips; /* the first lap, which the others replay */
-    bool off;   /* no guesses, whatever the config says */
+    bool off;   /* no draft tokens, whatever the config says */
 };
 
 const char *bench_label(const struct bench_test *t, char out[BENCH_LABEL]) {
@@ -82,7 +82,7 @@ static void take_figures(struct measuring *m, const stator_event *ev) {
     uint64_t ns = t->generation ? ev->generate_ns : ev->prompt_ns;
     if (r == NULL || t->sequences > 1 || ns == 0)
         return;
-    r->n_guessed = ev->n_guessed; /* of all laps of the request, and only those have guesses */
+    r->n_guessed = ev->n_guessed; /* of all rounds of the request, and only those have draft tokens */
     r->n_kept = ev->n_kept;
     if (m->depth > 0 && r->fill_rate == 0) {
         double fill_ns =
@@ -237,7 +237,7 @@ stator_status bench_run(stator *s, const struct bench_test *t, uint32_t laps, st
         st = error_set(e, STATOR_FAILED, "no memory for the token ids of a test");
     if (st == STATOR_OK)
         st = warm_up(&m, ids, e);
-    /* All laps in one request; guesses are those of the lap before. */
+    /* All rounds in one request; draft tokens are those of the round before. */
     bool once = (t->depth > 0 || t->guesses > 0) && t->sequences == 1;
     m.skips = t->guesses > 0;
     for (uint32_t i = 0; st == STATOR_OK && !m.stopped && i < (once ? 1 : laps); i++)

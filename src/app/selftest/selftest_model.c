@@ -119,8 +119,8 @@ static void add_experts(struct making *w, uint32_t layer) {
     }
 }
 
-/* What a block of nextn begins with: nearly the sum of an embedding and a hidden state, so that some of its
- * guesses are right. */
+/* What an MTP head begins with: nearly the sum of an embedding and a hidden state, so that some of its
+ * draft tokens are right. */
 static void add_pair(struct making *w, uint32_t layer) {
     const uint64_t n = w->m->n_embd;
     char name[48];

@@ -29,7 +29,7 @@ struct selftest_model {
     uint32_t window;    /* 0: none; of gemma2, gemma3 and olmo2 every second layer has none */
     uint32_t key_heads, value_heads, dim_k, dim_v, taps; /* of a state; 0: none; taps: also of lfm2 */
     bool one_in;       /* of qwen3next: q, k, v and gates of a state in one tensor */
-    bool nextn;        /* of qwen35: a block behind the layers that guesses */
+    bool nextn;        /* of qwen35: an MTP head */
     float rope_factor; /* RoPE scaled linearly; 0: not */
     bool longrope;     /* of phi3: divisors of 1, or of 2 where the context is above 512 */
     uint32_t experts,

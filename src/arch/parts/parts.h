@@ -17,10 +17,9 @@ struct parts {
     bool wide_norms;   /* q_norm and k_norm are of all heads together */
     bool late_norms;   /* heads are rotated first, then normed */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
-    bool norm_v;    /* heads of v are normed without weights; a layer without v has the product of k there */
-    uint32_t state; /* cache of all delta-net layers, or of all gated convolutions */
-    uint32_t
-        hidden; /* cache of the block of nextn: the state behind the final norm of a sequence's last token */
+    bool norm_v;     /* heads of v are normed without weights; a layer without v has the product of k there */
+    uint32_t state;  /* cache of all delta-net layers, or of all gated convolutions */
+    uint32_t hidden; /* cache of the MTP head: the state behind the final norm of a sequence's last token */
     uint32_t layer_in; /* value: what each layer gets of the token's embeddings; GRAPH_NONE: nothing */
     uint32_t kept;     /* value: rows of such states of all sequences */
     uint32_t guesses;  /* value: the block's residual stream */
@@ -116,7 +115,7 @@ uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates
                     const struct graph_gate *gate, const struct gguf_tensor *norm,
                     const struct gguf_tensor *next);
 
-/* The block of nextn, where it is asked for: right after parts_begin; before the tail; behind it. */
+/* The MTP head, where it is asked for: right after parts_begin; before the tail; behind it. */
 void parts_nextn_begin(struct parts *p);
 void parts_nextn_block(struct parts *p);
 void parts_nextn_tail(struct parts *p);
@@ -375,7 +374,7 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
                         .f32 = true),                                                                        \
         PARTS_SHORT_ROW(PARTS_SHORT_OUT, "shortconv.out_proj.weight", SHAPE_EMBD, SHAPE_EMBD, )
 
-/* Of a block of nextn, besides an attention layer's. */
+/* Of an MTP head, besides an attention layer's. */
 #define PARTS_NEXTN                                                                                          \
     {SHAPE_LAYER(nextn.pair), .name = "nextn.eh_proj.weight", .cols = SHAPE_TWO_EMBD, .rows = SHAPE_EMBD},   \
         {SHAPE_LAYER(nextn.enorm), .name = "nextn.enorm.weight", .cols = SHAPE_EMBD},                        \

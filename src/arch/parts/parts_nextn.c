@@ -1,10 +1,10 @@
-/* The block of nextn: a layer with attention behind the trunk, which guesses the token after the next one
+/* The MTP head: a layer with attention behind the trunk, which drafts the token after the next one
  * from the state behind the final norm at one place and the token of the next.
  *
  * Here the two meet at the token's place: the block has at place i what follows of token i and the state of
  * i - 1, so a sequence's blocks of K and V follow from their own tokens, as everywhere, and can be shared.
- * Place 0, which has no state before it, nobody else looks at (graph_attention.skip). What it guesses at i is
- * token i + 1; the next guess takes that, and the block's own state behind its norm for the trunk's. */
+ * Place 0, which has no state before it, nobody else looks at (graph_attention.skip). What it drafts at i is
+ * token i + 1; the next draft takes that, and the block's own state behind its norm for the trunk's. */
 #include "arch/parts/parts.h"
 
 void parts_nextn_begin(struct parts *p) {
@@ -17,7 +17,8 @@ void parts_nextn_begin(struct parts *p) {
     p->hidden = graph_add_cache(p->g, &c);
 }
 
-/* The rows that sequences keep, after the body and after a guess; the first of them also for the next body.
+/* The rows that sequences keep, after the body and after a draft token; the first of them also for the next
+ * body.
  */
 static void keep(struct parts *p, uint32_t states, bool body) {
     const uint32_t layer = p->s->n_layers;

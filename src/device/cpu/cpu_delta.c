@@ -71,7 +71,7 @@ void cpu_delta_conv(const struct member *m, const struct graph_op *op) {
     }
 }
 
-/* The last taps - 1 rows of what was convolved, guesses apart, for the next step. */
+/* The last taps - 1 rows of what was convolved, draft tokens apart, for the next step. */
 static void keep_window(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
     const struct graph_delta *d = &op->delta;
     const size_t width = m->g->values[op->work].width;

@@ -6,8 +6,8 @@
 
 _Static_assert(ITEM_TOKENS >= KERNELS_MAX_TAPS, "only a chunk's first item sees what is kept");
 
-/* The products b * x of the last taps - 1 tokens, guesses apart, for the next step. From behind each row that
- * is written, so nothing is overwritten early. */
+/* The products b * x of the last taps - 1 tokens, draft tokens apart, for the next step. From behind each row
+ * that is written, so nothing is overwritten early. */
 static void keep_products(const struct kernels_gated_conv *k, const struct step_chunk *c, float *kept) {
     for (uint32_t i = 0; i + 1 < k->taps; i++) {
         const uint32_t from = i + c->n - c->tested;

@@ -1,4 +1,4 @@
-/* What the block of nextn has besides a layer: its input, a pair of embedding and state for each token, and
+/* What the MTP head has besides a layer: its input, a pair of embedding and state for each token, and
  * the states that sequences keep. */
 #include "device/cpu/cpu_member.h"
 

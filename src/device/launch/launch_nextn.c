@@ -1,4 +1,4 @@
-/* What the block of nextn has besides a layer, as launches. No state. */
+/* What the MTP head has besides a layer, as launches. No state. */
 #include "device/launch/launch_parts.h"
 
 #include "kernels/shared/opencl.h"

@@ -456,7 +456,7 @@ static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bu
     return st == STATOR_OK ? close_list(&r) : st;
 }
 
-/* A pass of the block of nextn: a token of each row. */
+/* A pass of the MTP head: a token of each row. */
 static stator_status record_guess(struct lz_device *d, uint32_t slot, uint32_t bucket, stator_error *e) {
     struct recording r = {.d = d,
                           .slot = slot,

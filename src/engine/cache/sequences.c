@@ -412,7 +412,7 @@ bool sequences_can_rewind(const struct stator *s, const struct engine_sequence *
     const struct device_model *m = &s->planning.devices[0].model;
     bool can = true;
     for (uint32_t i = 0; i < m->graph->n_caches; i++) {
-        const bool state = m->graph->caches[i].kind == GRAPH_STATE; /* no guess is in it */
+        const bool state = m->graph->caches[i].kind == GRAPH_STATE; /* no draft token is in it */
         can = can && graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence,
                                          state ? q->done : ARITH_MAX(q->done, q->reached), to);
     }

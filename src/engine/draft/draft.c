@@ -14,9 +14,9 @@
 struct draft_turn {
     struct engine_sequence *q;
     uint32_t n;    /* tokens */
-    uint32_t want; /* guesses in all */
+    uint32_t want; /* draft tokens in all */
     bool row;      /* the last of them gives one */
-    bool guess;    /* its one token is a guess, not of the text */
+    bool guess;    /* its one token is a draft, not of the text */
 };
 
 static const struct planning_device *part_of(const struct stator *s) {
@@ -75,7 +75,7 @@ static uint32_t wanted(const struct stator *s, struct engine_sequence *q, uint32
         return 0;
     uint32_t most = ARITH_MIN(share, speculation_most(s, q));
     most = ARITH_MIN(most, outbox_spare(&q->request->out));
-    most = ARITH_MIN(most, context + 1 - n_tokens); /* the last guess is not computed with */
+    most = ARITH_MIN(most, context + 1 - n_tokens); /* the last one is not computed with */
     if (q->request->guesses == STATOR_BENCH_REPLAY) {
         int32_t known[CONFIG_MOST_GUESSES];
         most = speculation_replay(s, q->request, known, most);
@@ -139,7 +139,7 @@ static uint32_t choose(struct stator *s) {
     return taken;
 }
 
-/* A sequence's states, as its turn needs them: none behind the begin of a text, and a copy for guesses, which
+/* A sequence's states, as its turn needs them: none behind the begin of a text, and a copy for drafts, which
  * the first of them makes. Returns the block. */
 static uint32_t take_state(const struct stator *s, struct step_header *h, uint8_t *slot, uint32_t cache,
                            const struct draft_turn *t) {
@@ -244,14 +244,14 @@ static stator_status run_step(struct stator *s, uint32_t n, const struct step_pi
     return STATOR_OK;
 }
 
-/* A guess from a row. False: it is the last. */
+/* A draft token from a row. False: it is the last. */
 static bool take(const struct stator *s, const struct draft_turn *t, const struct step_pick *pick) {
     struct draft_cache *d = &t->q->speculation.draft;
     const struct engine_request *r = t->q->request;
     int32_t token = pick->token;
     if (!pick->finite)
         return false;
-    if (r->guesses == STATOR_BENCH_REPLAY) { /* at the cost of a guess of its own */
+    if (r->guesses == STATOR_BENCH_REPLAY) { /* at the cost of a draft token of its own */
         int32_t known[CONFIG_MOST_GUESSES];
         const uint32_t n = speculation_replay(s, r, known, d->n + 1);
         CHECK(n == d->n + 1);

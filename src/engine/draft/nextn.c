@@ -94,7 +94,7 @@ static void add_token(struct stator *s, const struct pass *p, struct engine_sequ
 }
 
 /* The i-th of the sequences that a step had rows of; NULL: its rows are those of one before, or it has ended,
- * or does not guess. Nobody knows the hidden state of tokens that came without a row. */
+ * or does not draft. Nobody knows the hidden state of tokens that came without a row. */
 static struct engine_sequence *guessing(const struct stator *s, const struct engine_step *step, uint32_t i) {
     struct engine_sequence *q = step->of_row[i];
     if (i > 0 && step->of_row[i - 1] == q)

@@ -59,7 +59,7 @@ uint32_t ngram_guess(struct ngram *g, const int32_t *tokens, uint32_t n, int32_t
     }
     if (best == 0)
         return 0;
-    for (uint32_t i = 0; i < most; i++) /* beyond the end it goes on as it was guessed */
+    for (uint32_t i = 0; i < most; i++) /* beyond the end it goes on as it was drafted */
         out[i] = best + i < n ? tokens[best + i] : out[best + i - n];
     return most;
 }

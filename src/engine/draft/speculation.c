@@ -80,7 +80,7 @@ static const struct speculation_guesser guessers[] = {
                                   .guess = guess_draft},
 };
 
-/* NULL: nobody guesses. */
+/* NULL: there are no draft tokens. */
 static const struct speculation_guesser *guesser_of(const struct stator *s) {
     const enum config_speculation mode = s->planning.config.speculation.mode;
     if (s->planning.want.guesses == 0)

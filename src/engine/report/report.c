@@ -395,7 +395,7 @@ static void memory_to_json(const struct stator *s, struct json *j) {
     json_close(j);
 }
 
-/* kept <= guessed at every place; tokens_per_turn: of a generating sequence, 1 without speculation. */
+/* accepted <= drafted at every place; tokens_per_turn: of a generating sequence, 1 without speculation. */
 static void speculation_to_json(const struct stator *s, struct json *j) {
     const struct speculation_shown *shown = &s->shown.speculation;
     const uint64_t turns = atomic_load(&shown->turns);

@@ -1,5 +1,5 @@
 /* What goes into a step: one token of generating sequences and as much of the prompts as the batch holds,
- * and guesses where they leave room; or a chunk of a logits request.
+ * and draft tokens where they leave room; or a chunk of a logits request.
  *
  * With several devices, steps are made smaller, so that there is one for each device to work on: the
  * generating sequences go in as many groups as there are devices, never more, since a step costs about the
@@ -70,7 +70,7 @@ static void add_tables(struct stator *s, struct filling *f, struct engine_sequen
     q->fresh = false;
 }
 
-/* The next n tokens of q into the step, and the rows of the last `rows` of them, and of q's guesses. */
+/* The next n tokens of q into the step, and the rows of the last `rows` of them, and of q's draft tokens. */
 static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
                       uint32_t rows) {
     const uint32_t guesses = rows > 0 ? q->speculation.n : 0;
@@ -199,7 +199,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
             n = ARITH_MIN(n, checkpoints_room(q));
             if (q->done < r->n_depth)
                 n = ARITH_MIN(n, r->n_depth - q->done);
-            /* Known tokens beside the last one: guesses that were kept and are computed again. */
+            /* Known tokens beside the last one: accepted draft tokens that are computed again. */
             n = generating ? (group > 0 ? n : 0) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
             bool whole = false;
             const uint32_t together = pictures_together(s, r, q->done, &whole);

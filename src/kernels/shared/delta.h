@@ -5,7 +5,7 @@
 
 #define DELTA_BLOCK        32  /* columns of a state that lie together */
 #define DELTA_MAX_STATE    256 /* values of a key */
-#define DELTA_TESTED_STATE 128 /* the same, where a GPU tests guesses */
+#define DELTA_TESTED_STATE 128 /* the same, where a GPU tests draft tokens */
 #define DELTA_MAX_TAPS     16  /* of the convolution */
 
 /* Decays and betas below it are 0: next to what else a state has they are nothing, and without it a state
