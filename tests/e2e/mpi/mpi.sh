@@ -165,9 +165,7 @@ rows = [[[float(x) for x in cell.split("·")] for cell in line.strip("| \n").spl
 text = " ".join(open(sys.argv[2]).read().split())
 dense, moe = rows[:4], rows[4:]
 one = [cell[0] for row in dense for cell in row[1:]]
-gains = ["%.1f times" % (table[2][4][2] / table[2][1][2]) for table in (dense, moe)]
-for said in ("makes %.1f to %.1f tokens/s" % (min(one), max(one)), "makes %.0f on 2 hosts and %.0f on 16" % (moe[0][1][0], moe[3][1][0]),
-             "gains %s (70B) and %s (35B-A3B)" % tuple(gains)):
+for said in ("makes %.1f to %.1f tokens/s" % (min(one), max(one)), "makes %.0f on 2 hosts and %.0f on 16" % (moe[0][1][0], moe[3][1][0])):
     assert said in text, said
 E
 }
