@@ -345,13 +345,16 @@ sim: $(BUILD)/tests/test_sim ## the simulator (tests/sim) from SEED (1) on, unti
 .PHONY: sim-server
 sim-server: $(BUILD)/tests/test_sim_server ## the same with the server: clients over simulated sockets
 	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $(if $(TURNS),STATOR_SIM_TURNS=$(TURNS)) $(if $(FAULTS),STATOR_SIM_FAULTS=$(FAULTS)) $<
+.PHONY: sim-hosts
+sim-hosts: $(BUILD)/tests/test_sim_hosts ## the same with runs over several hosts: ranks, their messages and their deaths
+	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $(if $(TURNS),STATOR_SIM_TURNS=$(TURNS)) $(if $(FAULTS),STATOR_SIM_FAULTS=$(FAULTS)) $<
 .PHONY: sim-soak
 SIM_SECONDS ?= 3600
-sim-soak: $(BUILD)/tests/test_sim $(BUILD)/tests/test_sim_server ## random seeds of both for SIM_SECONDS (3600); SEED begins with that one
+sim-soak: $(BUILD)/tests/test_sim $(BUILD)/tests/test_sim_server $(BUILD)/tests/test_sim_hosts ## random seeds of all for SIM_SECONDS (3600); SEED begins with that one
 	@for t in $^; do seed=$(if $(filter command line environment,$(origin SEED)),$(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); \
-	    echo "$$t: seeds from $$seed on, for $$(($(SIM_SECONDS) / 2)) s"; STATOR_SIM_SEED=$$seed STATOR_SIM_SECONDS=$$(($(SIM_SECONDS) / 2)) $$t || exit 1; done
+	    echo "$$t: seeds from $$seed on, for $$(($(SIM_SECONDS) / 3)) s"; STATOR_SIM_SEED=$$seed STATOR_SIM_SECONDS=$$(($(SIM_SECONDS) / 3)) $$t || exit 1; done
 .PHONY: sim-mutations
-sim-mutations: $(BUILD)/tests/test_sim ## faults in copies of the engine's files, each of which the simulator must find
+sim-mutations: $(BUILD)/tests/test_sim $(BUILD)/tests/test_sim_server $(BUILD)/tests/test_sim_hosts ## faults in copies of the engine's files, each of which the simulator must find
 	tests/sim/mutate $(BUILD)
 SIM_WRAPS := ring_wake ring_push
 SIM_SERVER_WRAPS := $(SIM_WRAPS) stator_submit edge_thread_start request_log_write edge_pool_alloc edge_pool_zeroed \
@@ -359,6 +362,16 @@ SIM_SERVER_WRAPS := $(SIM_WRAPS) stator_submit edge_thread_start request_log_wri
     event_active event_base_loopbreak event_base_new_with_config event_base_free
 SIM_ENGINE_WRAPS := $(SIM_WRAPS) ring_wait pthread_create pthread_join read write openat renameat futimens
 $(BUILD)/tests/test_sim: TEST_LDFLAGS += $(SIM_ENGINE_WRAPS:%=-Wl,--wrap=%)
+# The code of a run over several hosts, over simulated messages.
+SIM_HOSTS_OBJECTS := $(patsubst %,$(BUILD)/sim-hosts/%.o,remote_device remote_serve remote_wire)
+$(BUILD)/tests/test_sim_hosts: TEST_LDFLAGS += $(SIM_ENGINE_WRAPS:%=-Wl,--wrap=%) -Wl,--wrap=nanosleep $(SIM_HOSTS_OBJECTS)
+$(BUILD)/tests/test_sim_hosts: $(SIM_HOSTS_OBJECTS)
+$(BUILD)/tests/test_sim_hosts.o: ALL_CFLAGS += -isystem tests/sim/mpi
+$(SIM_HOSTS_OBJECTS): $(BUILD)/sim-hosts/%.o: src/device/remote/%.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -isystem tests/sim/mpi -MMD -MP -c -o $@ $<
+-include $(SIM_HOSTS_OBJECTS:.o=.d)
 $(BUILD)/tests/test_sim_server: TEST_LDFLAGS += $(SIM_SERVER_WRAPS:%=-Wl,--wrap=%)
 .PHONY: print-build print-cl-flags stator-only
 print-build:

@@ -17,6 +17,8 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "device/device_backend.h"
+#include "engine/run/loop.h"
 
 enum { SIM_TOKENS = KV_LAYOUT_BLOCK, SIM_BATCH = 512, SIM_SEQUENCES = 8, SIM_SLICES = 16 };
 enum { SIM_DRAFTS_ON = SIM_DEVICES }; /* the index of the draft model's device */
@@ -49,7 +51,8 @@ struct sim_device {
     struct device_facts facts;
     struct device_pinned at;
     uint8_t *pinned;
-    struct sim_device *next;
+    struct sim_device *next;            /* of the same host */
+    const struct device_link *in, *out; /* to other hosts, over windows; or NULL */
     uint32_t index;
     const struct sim_shape *shape; /* of its model */
     uint32_t stage; /* whose values it has: in a tensor split all devices have those of the first, which is
@@ -74,6 +77,17 @@ struct sim_device {
     uint8_t *moved; /* their buffers */
     uint64_t n_moves;
 };
+
+/* A run over several hosts (sim_hosts.h). NULL: there is none. */
+struct sim_cluster {
+    const struct device_backend *remote; /* devices of other hosts */
+    void (*choose)(const char **list);
+    void (*start)(const char *model, const char *const *list); /* the ranks above 0 */
+    void (*turn)(uint32_t turn);
+    void (*sleep)(enum loop_next next); /* the engine's thread, for a while */
+    void (*stop)(void);
+};
+static const struct sim_cluster *sim_cluster;
 
 /* Of the run. */
 static struct {
@@ -270,6 +284,8 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
         const uint32_t p = k->position + i, at = k->first + i;
         const bool guessed = i >= k->n - k->tested;
         uint64_t v = f->stage == 0 ? sim_mix((uint32_t)tokens[at], p) : f->carry[slot][at];
+        if (f->in != NULL)
+            memcpy(&v, f->in->window[slot] + (size_t)at * f->model.graph->width, sizeof v);
         if (!guessed && (p >= t->n || tokens[at] != t->tokens[p]))
             sim_fail("device %u: request %llu has token %d at position %u, %d is expected", f->index,
                      (unsigned long long)id, tokens[at], p, p < t->n ? t->tokens[p] : -1);
@@ -294,6 +310,8 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
         f->token[slot][at] = tokens[at];
         if (f->next != NULL)
             f->next->carry[slot][at] = v;
+        if (f->out != NULL)
+            memcpy(f->out->window[slot] + (size_t)at * f->model.graph->width, &v, sizeof v);
     }
 }
 
@@ -462,6 +480,14 @@ static void sim_tail(struct sim_device *f, const struct step_header *h, uint32_t
     }
 }
 
+/* Whether rank 0 has ended the requests of a step that another rank still has. */
+static bool sim_given_up(const struct sim_device *f, const struct step_header *h, uint32_t slot) {
+    for (uint32_t i = 0; i < h->n_chunks; i++)
+        if (sim.text_of(f->ids[slot][i]) == NULL)
+            return true;
+    return false;
+}
+
 /* The slot's step has come to its end. */
 static void sim_end(struct sim_device *f, uint32_t slot) {
     const struct step_header *h = sim_header(f, slot);
@@ -474,6 +500,10 @@ static void sim_end(struct sim_device *f, uint32_t slot) {
     sim_hash(f, slot, now);
     if (strcmp(now, f->descriptor[slot]) != 0)
         sim_fail("device %u: the descriptor of a step changed while it was under way", f->index);
+    if (sim.faulted && sim_cluster != NULL && sim_given_up(f, h, slot)) {
+        f->state[slot] = SIM_ENDED;
+        return;
+    }
     if (h->run_body == STEP_BODY)
         sim_body(f, h, slot);
     if (h->run_body == STEP_GUESS)
@@ -641,7 +671,10 @@ static stator_status sim_prepare(struct device *d, const struct device_setup *s,
     (void)e;
     f->pinned = s->pinned;
     f->moved = s->moved;
-    f->next = s->out != NULL ? sim_self(s->out->peer) : NULL;
+    f->in = s->in != NULL && !s->in->direct ? s->in : NULL;
+    f->out = s->out != NULL && !s->out->direct ? s->out : NULL;
+    f->next = s->out != NULL && s->out->direct ? sim_self(s->out->peer) : NULL;
+    CHECK(f->model.graph->width * sizeof(float) >= sizeof(uint64_t));
     for (uint32_t c = 0; c < f->model.graph->n_caches; c++)
         for (uint32_t i = 0; f->model.graph->caches[c].n_layers > 0 && i < f->model.caches[c].n_blocks; i++)
             for (uint32_t k = 0; k < sim_cells(f, c); k++)
@@ -769,7 +802,8 @@ stator_status device_choose(const char *name, const struct device_options *o, st
         return error_set(e, STATOR_USAGE, "%s: sim:0 to sim:%d are expected", name, SIM_DRAFTS_ON);
     *n = 1;
     snprintf(c->facts.name, sizeof c->facts.name, "sim:%u", index);
-    snprintf(c->facts.kind, sizeof c->facts.kind, "sim");
+    snprintf(c->facts.kind, sizeof c->facts.kind,
+             sim_cluster != NULL ? "gpu" : "sim"); /* as others are told */
     snprintf(c->tier, sizeof c->tier, "sim");
     c->facts.memory = (uint64_t)1 << 30;
     c->facts.alignment = 65536;
@@ -786,15 +820,16 @@ stator_status device_takes(const struct device_choice *c, const struct device_mo
 }
 
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
-    (void)c;
-    (void)m;
-    (void)trace;
+    if (c->facts.remote)
+        return sim_cluster->remote->host_bytes(c, m, trace);
     return arith_round_up(sizeof(struct sim_device), CARVE_ALIGN);
 }
 
 stator_status device_open(const struct device_opening *o, struct device **out, stator_error *e) {
     struct sim_device *f = o->memory;
     const struct device_model *m = o->model;
+    if (o->choice->facts.remote)
+        return sim_cluster->remote->open(o, out, e);
     (void)e;
     CHECK(o->bytes >= sizeof *f);
     memset(f, 0, sizeof *f);

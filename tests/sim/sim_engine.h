@@ -115,7 +115,7 @@ static struct sim_shape sim_shape_of(const struct planning_device *devices, uint
 }
 
 /* What stator_start and its thread do, on this one. */
-static void sim_start(const char *model, const char *const *list, bool serves) {
+static void sim_open(const char *model, const char *const *list, bool serves, struct stator **out) {
     stator_error e = {0};
     size_t n = 0;
     while (list[n] != NULL)
@@ -126,7 +126,7 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     if (stator_open(&o, &s, &e) != STATOR_OK || stator_prepare(s, &e) != STATOR_OK ||
         run_state_fill_angles(s, &e) != STATOR_OK)
         sim_fail("%s", e.text);
-    sim.s = s;
+    *out = s;
     if (serves)
         s->front.bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* as stator_prepare */
     CHECK(s->front.bell.fd >= 0);
@@ -138,6 +138,13 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     phase_advance(&s->phase, PHASE_SEALED);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
     atomic_store(&s->front.started, 1);
+}
+
+static void sim_start(const char *model, const char *const *list, bool serves) {
+    sim_open(model, list, serves, &sim.s);
+    stator *s = sim.s;
+    if (sim_cluster != NULL)
+        sim_cluster->start(model, list);
     sim.shape = sim_shape_of(s->planning.devices, planning_stages(&s->planning), s->planning.shape->vocab,
                              s->planning.want.context);
     if (s->planning.draft.gguf != NULL)
@@ -188,7 +195,9 @@ static void sim_check_progress(void) {
 }
 
 static void sim_engine_round(void) {
-    if (eng.next == LOOP_COMMANDS && !eng.woken)
+    if (sim_cluster != NULL && eng.next != LOOP_AGAIN && !eng.woken && sim_below(8) == 0)
+        sim_cluster->sleep(eng.next);
+    else if (eng.next == LOOP_COMMANDS && !eng.woken)
         return; /* it sleeps */
     eng.woken = false;
     phase_thread_set(&sim.s->phase, PHASE_THREAD_ENGINE);
@@ -238,6 +247,8 @@ static void sim_stop(void) {
     pipeline_drain(s);
     phase_advance(&s->phase, PHASE_SHUTDOWN);
     start_close_devices(s);
+    if (sim_cluster != NULL)
+        sim_cluster->stop();
     sim.s = NULL;
     stator_close(s);
 }

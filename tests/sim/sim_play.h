@@ -233,6 +233,7 @@ static void sim_act(void) {
 
 /* Whether an error begins with the device that failed. */
 static bool sim_names_device(const char *text) {
+    text += sim_cluster != NULL && text[0] != '\0' && text[1] == '/' ? 2 : 0; /* the host */
     return strncmp(text, "sim:", 4) == 0 || strncmp(text, "draft/sim:3: wait: ", 19) == 0;
 }
 
@@ -517,6 +518,8 @@ static void sim_play(const struct sim_script *script) {
     sim_begin(script->seed, sim_text_of);
     sim_choose(sets, list);
     sim_files_begin(file_sets);
+    if (sim_cluster != NULL)
+        sim_cluster->choose(list);
     uint32_t n = 0;
     while (list[n] != NULL)
         n++;
@@ -526,7 +529,8 @@ static void sim_play(const struct sim_script *script) {
     list[n] = NULL;
     const uint32_t kind = (uint32_t)sim_below(SIM_MODELS);
     const char *model = sim_model(kind);
-    sim_use_drafts(kind, sets, list);
+    if (sim_cluster == NULL)
+        sim_use_drafts(kind, sets, list);
     sim_start(model, list, false);
     if (script->faultless) {
         sim.fault = SIM_NONE;
@@ -543,6 +547,8 @@ static void sim_play(const struct sim_script *script) {
             (i == files.restart_at[0] || i == files.restart_at[1] || i == files.restart_at[2]))
             sim_restart(model, list);
         sim_turn();
+        if (sim_cluster != NULL)
+            sim_cluster->turn(i);
     }
     sim_deal(SIM_TURNS);
     sim_drain();

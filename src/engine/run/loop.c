@@ -560,18 +560,20 @@ enum loop_next loop_round(struct stator *s) {
     return pipeline_works(s) ? LOOP_DEVICES : kv_moves_wait(s) ? LOOP_SOON : LOOP_COMMANDS;
 }
 
+void loop_wait(struct stator *s, enum loop_next next) {
+    stator_error e = {0};
+    stator_status st = STATOR_OK;
+    if (next == LOOP_DEVICES && !stopping(s))
+        st = pipeline_wait(s, &e);
+    else if (next != LOOP_AGAIN && !stopping(s))
+        st = idle(s, &e);
+    if (st != STATOR_OK)
+        fail_all(s, &e);
+}
+
 void loop_run(struct stator *s) {
-    while (!stopping(s)) {
-        const enum loop_next next = loop_round(s);
-        stator_error e = {0};
-        stator_status st = STATOR_OK;
-        if (next == LOOP_DEVICES && !stopping(s))
-            st = pipeline_wait(s, &e);
-        else if (next != LOOP_AGAIN && !stopping(s))
-            st = idle(s, &e);
-        if (st != STATOR_OK)
-            fail_all(s, &e);
-    }
+    while (!stopping(s))
+        loop_wait(s, loop_round(s));
     const uint64_t whole = s->first_step;
     pipeline_drain(s);
     if (!s->broken)

@@ -16,5 +16,7 @@ enum loop_next {
 };
 /* One round of loop_run, which never waits. Tests without threads call it themselves. */
 enum loop_next loop_round(struct stator *s);
+/* Waits for what a round has said. A device that is lost meanwhile ends all requests. */
+void loop_wait(struct stator *s, enum loop_next next);
 
 #endif

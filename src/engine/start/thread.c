@@ -25,8 +25,7 @@ static void take_note(void *context, struct device_note *out) {
     s->report.take_note(s, out);
 }
 
-/* What a host of a stage above 0 does in place of the loop: what rank 0 says. */
-static void serve_stage(struct stator *s) {
+stator_status thread_serve(struct stator *s, stator_error *e) {
     struct device_stage stages[DEVICE_MAX] = {0};
     const struct device_notes notes = {take_note, s};
     struct device_serving serving = {.stages = stages,
@@ -44,7 +43,12 @@ static void serve_stage(struct stator *s) {
         serving.first = ARITH_MIN(serving.first, i);
         serving.end = i + 1;
     }
-    s->broken = device_cluster_serve(&serving, &s->broken_why) != STATOR_OK;
+    return device_cluster_serve(&serving, e);
+}
+
+/* A host of a stage above 0. */
+static void serve_stage(struct stator *s) {
+    s->broken = thread_serve(s, &s->broken_why) != STATOR_OK;
     struct engine_event ev = {.kind = ENGINE_SERVED};
     emit(s, &ev);
     while (atomic_load_explicit(&s->front.stop, memory_order_acquire) == 0)
