@@ -26,7 +26,6 @@
 #define ROWS        70
 #define STEPS       100
 #define PROBE_BYTES (1u << 20)
-#define MAX_CASES   512
 
 /* Prompt lengths: all buckets of token counts, chunks that do not fill a batch, more than one attention
  * split. */
@@ -116,22 +115,29 @@ struct selftest {
     struct device_info list[DEVICE_INFO_MAX];
     uint32_t n;
     struct device_info_stack stack;
-    uint32_t index; /* of the tested device; the last is the CPU */
-    struct result results[MAX_CASES];
-    uint32_t n_results;
+    uint32_t index;         /* of the tested device; the last is the CPU */
+    struct result *results; /* [room], for the report */
+    uint32_t n_results, room;
     uint32_t failed;
 };
 
 static void add_result(struct selftest *t, const char *name, bool ok, double seconds, const char *text) {
-    CHECK(t->n_results < MAX_CASES);
+    t->failed += !ok;
+    printf("%-6s %-46s %6.2f s%s%s\n", ok ? "ok" : "FAILED", name, seconds, text[0] != '\0' ? "  " : "",
+           text);
+    fflush(stdout);
+    if (t->n_results == t->room) {
+        const uint32_t room = t->room + 256;
+        struct result *more = realloc(t->results, room * sizeof *more);
+        if (more == NULL)
+            exit(out_fail("selftest", STATOR_FAILED, "no memory for the results of %u cases", room));
+        t->results = more;
+        t->room = room;
+    }
     struct result *r = &t->results[t->n_results++];
     *r = (struct result){.ok = ok, .seconds = seconds};
     snprintf(r->name, sizeof r->name, "%s", name);
     snprintf(r->text, sizeof r->text, "%s", text);
-    t->failed += !ok;
-    printf("%-6s %-46s %6.2f s%s%s\n", ok ? "ok" : "FAILED", r->name, seconds, text[0] != '\0' ? "  " : "",
-           r->text);
-    fflush(stdout);
 }
 
 /* An engine on one device. */
