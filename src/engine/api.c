@@ -45,7 +45,7 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
         s->log.name = p->config.model.name;
     const bool serves = o->serve != 0 || edge_is_server(&p->config);
     p->purpose = serves ? PLAN_TO_SERVE : o->reuse != 0 ? PLAN_TO_CHAT : PLAN_TO_RUN;
-    s->deadline_ns = planning_deadline_ns(&p->config);
+    s->run.deadline_ns = planning_deadline_ns(&p->config);
     st = planning_open(p, e);
     /* A model without a tokenizer of ours still runs on token ids. */
     if (st == STATOR_OK && tokenizer_measure(p->gguf, &p->tokenizer_bytes, &s->tokenizer_error) != STATOR_OK)
@@ -132,8 +132,8 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     phase_init(&s->phase);
     pthread_mutex_init(&s->front.submit_lock, NULL);
     pthread_mutex_init(&s->front.edge_lock, NULL);
-    pthread_mutex_init(&s->pictures.lock, NULL);
-    pthread_mutex_init(&s->pictures.decoding, NULL);
+    pthread_mutex_init(&s->run.pictures.lock, NULL);
+    pthread_mutex_init(&s->run.pictures.decoding, NULL);
     pthread_mutex_init(&s->front.grammars.lock, NULL);
     st = open_parts(s, o, e);
     if (st != STATOR_OK) {
@@ -271,7 +271,7 @@ static void undo_start(struct stator *s) {
     pages_unmap(s->start.pictures, s->planning.pictures.bytes);
     s->start.pictures = NULL;
     s->start.staging = s->start.tokenizer_memory = s->start.run = s->start.kv_buffers = NULL;
-    s->kv_disk.keys = NULL;
+    s->run.kv_disk.keys = NULL;
     s->tokenizer = NULL;
     s->trace = NULL;
     s->start.prepared = false;
@@ -406,8 +406,8 @@ stator_status stator_stop(stator *s, stator_error *e) {
         ring_wake(s->front.commands);
     }
     join_thread(s);
-    stator_status st = s->planning.stage > 0 && s->broken
-                           ? error_set(e, s->broken_why.code, "%s", s->broken_why.text)
+    stator_status st = s->planning.stage > 0 && s->run.broken
+                           ? error_set(e, s->run.broken_why.code, "%s", s->run.broken_why.text)
                            : trace_result(s, e);
     return st == STATOR_OK ? log_sink_result(&s->sink, &s->planning.config, e) : st;
 }
@@ -422,8 +422,8 @@ void stator_close(stator *s) {
         close(s->front.bell.fd);
     pthread_mutex_destroy(&s->front.submit_lock);
     pthread_mutex_destroy(&s->front.edge_lock);
-    pthread_mutex_destroy(&s->pictures.lock);
-    pthread_mutex_destroy(&s->pictures.decoding);
+    pthread_mutex_destroy(&s->run.pictures.lock);
+    pthread_mutex_destroy(&s->run.pictures.decoding);
     pthread_mutex_destroy(&s->front.grammars.lock);
     pages_unmap(s->start.edge, s->planning.edge_bytes);
     pages_unmap(s->front.grammars.memory, s->planning.grammars_bytes);

@@ -332,31 +332,13 @@ struct engine_front {
     struct engine_request *in_hand; /* who polls: whose row of logits it has read */
 };
 
-struct stator {
-    struct stator *beside, *later; /* engines of this process, opened before and after it; NULL: none */
-    struct log log;
-    struct log_sink sink;
-    struct trace *trace; /* NULL: none was asked for */
-    struct planning planning;
-    struct engine_start start;
-    struct engine_report report;
-    struct engine_device devices[PLANNING_PARTS]; /* with those of second models; on a stage above 0 those of
-                                                     other hosts have no device */
-    struct device_group group;                    /* of a tensor split; else empty */
-    struct device_route pairs[DEVICE_MAX][DEVICE_MAX]; /* of a tensor split: from each device to each other */
-    void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
-    uint64_t serve_bytes;
-    const char *root; /* "": where /sys and /proc are; a test's folder */
-    struct phase phase;
-    struct tokenizer *tokenizer;  /* NULL: this model has none that can be used, */
-    stator_error tokenizer_error; /* for this reason */
-    struct engine_front front;
-
-    /* The engine's thread. */
+/* What the engine's thread owns between start and stop: sequences, steps in flight, caches and their
+ * prefixes, draft tokens. */
+struct engine_run {
     struct engine_sequence *sequences;
-    struct engine_step *steps; /* [max_steps], those under way: the oldest is steps[first_step % max_steps] */
+    struct engine_step *steps; /* [max_steps], those in flight: the oldest is steps[first_step % max_steps] */
     uint32_t max_steps;
-    uint64_t first_step; /* numbers of the oldest under way and of the next to come */
+    uint64_t first_step; /* numbers of the oldest in flight and of the next to come */
     uint64_t next_step;
     struct engine_cache caches[GRAPH_MAX_CACHES];
     struct kv_pool pool;
@@ -400,6 +382,29 @@ struct stator {
     uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;
     uint64_t step_ns; /* when the last step ended */
+};
+
+struct stator {
+    struct stator *beside, *later; /* engines of this process, opened before and after it; NULL: none */
+    struct log log;
+    struct log_sink sink;
+    struct trace *trace; /* NULL: none was asked for */
+    struct planning planning;
+    struct engine_start start;
+    struct engine_report report;
+    struct engine_device devices[PLANNING_PARTS]; /* with those of second models; on a stage above 0 those of
+                                                     other hosts have no device */
+    struct device_group group;                    /* of a tensor split; else empty */
+    struct device_route pairs[DEVICE_MAX][DEVICE_MAX]; /* of a tensor split: from each device to each other */
+    void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
+    uint64_t serve_bytes;
+    const char *root; /* "": where /sys and /proc are; a test's folder */
+    struct phase phase;
+    struct tokenizer *tokenizer;  /* NULL: this model has none that can be used, */
+    stator_error tokenizer_error; /* for this reason */
+    struct engine_front front;
+
+    struct engine_run run;
 
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint32_t used_blocks[GRAPH_MAX_CACHES]; /* the caches' peaks */

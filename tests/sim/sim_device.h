@@ -336,7 +336,7 @@ static void sim_guess_cache(const struct sim_device *f, const struct sim_look *l
             sim_fail("device %u, cache %u: the MTP head reads a wrong row of request %llu at position %u",
                      f->index, l->cache, (unsigned long long)id, q);
     }
-    if (sim.s->pool.blocks[sim_block_at(l, p)].holders != 1)
+    if (sim.s->run.pool.blocks[sim_block_at(l, p)].holders != 1)
         sim_fail("device %u, cache %u: the MTP head writes to block %u, which is shared", f->index, l->cache,
                  sim_block_at(l, p));
     *sim_cell(l, p) = (struct sim_cell){.row = sim_row(row, l->cache), .id = id, .guessed = true};
@@ -347,7 +347,7 @@ static void sim_guess_chunk(struct sim_device *f, const struct step_header *h, c
                             uint64_t id, struct step_pick *pick) {
     const int32_t token = ((const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens))[k->first];
     const struct sim_text *t = sim.text_of(id);
-    const struct engine_sequence *q = &sim.s->sequences[k->slot];
+    const struct engine_sequence *q = &sim.s->run.sequences[k->slot];
     if (t == NULL || k->n != 1 || k->tested != 0 || q->request == NULL ||
         k->position + 1 < q->request->n_tokens)
         sim_fail("device %u: the MTP head gets a chunk of request %llu that cannot be", f->index,
@@ -391,7 +391,7 @@ static void sim_guess(struct sim_device *f, const struct step_header *h, uint32_
 static const struct sim_text *sim_draft_text(const struct sim_device *f, const struct step_chunk *k,
                                              uint64_t id, struct sim_text *out) {
     const struct sim_text *t = sim.text_of(id);
-    const struct engine_sequence *q = &sim.s->sequences[k->slot];
+    const struct engine_sequence *q = &sim.s->run.sequences[k->slot];
     if (t == NULL || q->request == NULL || k->tested != 0 || k->position + k->n > SIM_CONTEXT)
         sim_fail("the draft model gets a chunk of request %llu that cannot be", (unsigned long long)id);
     memset(out, 0, sizeof *out);
@@ -435,7 +435,7 @@ static bool sim_hits(const struct sim_device *f, enum sim_fault fault, uint32_t 
     sim_reach(SIM_DEVICE_LOST, hits && fault == SIM_LOST);
     sim_reach(SIM_DRAFT_FAILS, hits && f->index == SIM_DRAFTS_ON);
     sim_reach(SIM_ROW_DAMAGED, hits && fault == SIM_DAMAGED);
-    sim_reach(SIM_FAULT_WHILE_WAITING, hits && fault != SIM_DAMAGED && sim.s->n_waiting > 0);
+    sim_reach(SIM_FAULT_WHILE_WAITING, hits && fault != SIM_DAMAGED && sim.s->run.n_waiting > 0);
     return hits;
 }
 
@@ -706,7 +706,7 @@ static stator_status sim_submit(struct device *d, uint32_t slot, stator_error *e
     if (h->run_body == STEP_BODY && slot != f->bodies++ % f->model.slots)
         sim_fail("device %u: steps overtake each other", f->index);
     for (uint32_t i = 0; i < h->n_chunks; i++) {
-        const struct engine_sequence *q = &sim.s->sequences[k[i].slot];
+        const struct engine_sequence *q = &sim.s->run.sequences[k[i].slot];
         f->ids[slot][i] = q->request != NULL ? atomic_load(&q->request->id) : 0;
     }
     sim_hash(f, slot, f->descriptor[slot]);

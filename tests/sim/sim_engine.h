@@ -155,16 +155,16 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
 /* First come, first served: ids ascend. Who reads logits may wait for rows while later ones begin. */
 static void sim_check_order(void) {
     const struct stator *s = sim.s;
-    for (uint32_t i = 0; i < s->n_waiting; i++) {
-        const struct engine_request *r = &s->front.requests[s->waiting[i]];
+    for (uint32_t i = 0; i < s->run.n_waiting; i++) {
+        const struct engine_request *r = &s->front.requests[s->run.waiting[i]];
         const uint64_t id = atomic_load(&r->id);
         if (r->kind == STATOR_GENERATE && id < eng.last_admitted)
             sim_fail("request %llu waits although request %llu, which came later, has begun",
                      (unsigned long long)id, (unsigned long long)eng.last_admitted);
     }
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        if (s->sequences[i].request != NULL)
-            eng.last_admitted = ARITH_MAX(eng.last_admitted, atomic_load(&s->sequences[i].request->id));
+        if (s->run.sequences[i].request != NULL)
+            eng.last_admitted = ARITH_MAX(eng.last_admitted, atomic_load(&s->run.sequences[i].request->id));
 }
 
 /* Whether nothing but the engine keeps a sequence from going on. */
@@ -180,15 +180,15 @@ static bool sim_may_go_on(const struct engine_sequence *q) {
 static void sim_check_progress(void) {
     const struct stator *s = sim.s;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *q = &s->sequences[i];
+        const struct engine_sequence *q = &s->run.sequences[i];
         struct sim_progress *p = &eng.progress[i];
         const uint64_t id = q->request != NULL ? atomic_load(&q->request->id) : 0;
         const uint64_t reached =
             id != 0 ? (uint64_t)q->done + q->request->n_tokens + q->request->rows_told : 0;
         if (id == 0 || id != p->id || reached != p->reached || !sim_may_go_on(q))
-            *p = (struct sim_progress){.id = id, .reached = reached, .since = s->first_step};
-        eng.longest_wait = ARITH_MAX(eng.longest_wait, s->first_step - p->since);
-        if (s->first_step - p->since > SIM_PATIENCE)
+            *p = (struct sim_progress){.id = id, .reached = reached, .since = s->run.first_step};
+        eng.longest_wait = ARITH_MAX(eng.longest_wait, s->run.first_step - p->since);
+        if (s->run.first_step - p->since > SIM_PATIENCE)
             sim_fail("request %llu does not get on in %u steps of the others", (unsigned long long)id,
                      SIM_PATIENCE);
     }
@@ -212,31 +212,31 @@ static void sim_engine_round(void) {
 static void sim_pass_time(void) {
     sim.now_ns += 1 + sim_below(2 * sim.longest_ns);
     if (sim.fault == SIM_HANG && sim.faulted && sim_below(50) == 0)
-        sim.now_ns += sim.s->deadline_ns / 2;
+        sim.now_ns += sim.s->run.deadline_ns / 2;
 }
 
 static void sim_check_whole(void) {
-    if (!kv_pool_is_whole(&sim.s->pool) || !checkpoints_are_whole(sim.s))
+    if (!kv_pool_is_whole(&sim.s->run.pool) || !checkpoints_are_whole(sim.s))
         sim_fail("the pool of blocks or the checkpoints are not whole");
 }
 
 /* Nobody holds or has reserved anything. */
 static void sim_check_released(void) {
     struct stator *s = sim.s;
-    uint32_t held = s->reserved;
+    uint32_t held = s->run.reserved;
     stator_stats t = {.size = sizeof t};
     sim_check_whole();
-    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
-        held += s->pool.blocks[i].holders;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
-        held += s->checkpoints[i].holders;
+    for (uint32_t i = 0; i < s->run.pool.n_blocks; i++)
+        held += s->run.pool.blocks[i].holders;
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++)
+        held += s->run.checkpoints[i].holders;
     for (uint32_t c = 0; c < sim.shape.n_caches; c++)
         if (sim.shape.cache[c].kind != GRAPH_PAGED)
-            held += s->planning.devices[0].model.caches[c].of_sequences - s->caches[c].n_free;
+            held += s->planning.devices[0].model.caches[c].of_sequences - s->run.caches[c].n_free;
     for (uint32_t i = 0; i < s->front.n_rows; i++)
         held += atomic_load(&s->front.rows[i].taken);
     if (stator_get_stats(s, &t, NULL) != STATOR_OK || held != 0 ||
-        s->pool.n_free + s->pool.n_cached != s->pool.n_blocks || t.blocks_free != t.blocks ||
+        s->run.pool.n_free + s->run.pool.n_cached != s->run.pool.n_blocks || t.blocks_free != t.blocks ||
         t.running + t.waiting + t.ended != 0 || (t.fault != STATOR_OK && !sim.faulted))
         sim_fail("something is held at the end");
 }

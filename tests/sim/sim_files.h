@@ -113,7 +113,7 @@ int __real_pthread_create(pthread_t *id, const pthread_attr_t *a, void *(*run)(v
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *a, void *(*run)(void *context), void *context);
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *a, void *(*run)(void *context),
                           void *context) {
-    if (!files.on || sim.s == NULL || context != &sim.s->kv_disk.jobs)
+    if (!files.on || sim.s == NULL || context != &sim.s->run.kv_disk.jobs)
         return __real_pthread_create(id, a, run, context);
     memset(id, 0, sizeof *id);
     return 0;
@@ -123,7 +123,7 @@ static bool sim_file_job(void) {
     if (!files.on)
         return false;
     files.inside = true;
-    const bool ran = kv_jobs_turn(&sim.s->kv_disk.jobs);
+    const bool ran = kv_jobs_turn(&sim.s->run.kv_disk.jobs);
     files.inside = false;
     return ran;
 }
@@ -146,7 +146,7 @@ bool __wrap_ring_wait(struct ring *r, uint64_t timeout_ns) {
         sim.now_ns += 1 + sim_below(ARITH_MIN(timeout_ns, (uint64_t)1000000000));
         return eng.woken;
     }
-    if (!files.on || sim.s == NULL || r != sim.s->kv_disk.jobs.done)
+    if (!files.on || sim.s == NULL || r != sim.s->run.kv_disk.jobs.done)
         return __real_ring_wait(r, timeout_ns);
     if (!sim_file_job())
         sim_fail("the engine's thread waits for a job that nobody runs");
@@ -230,12 +230,12 @@ static void sim_files_begin(char set[2][128]) {
 
 /* All buffers are free after a flush. */
 static void sim_check_jobs(void) {
-    const struct kv_jobs *j = &sim.s->kv_disk.jobs;
+    const struct kv_jobs *j = &sim.s->run.kv_disk.jobs;
     uint32_t used = j->outstanding;
     for (uint32_t i = 0; i < KV_JOBS_CLASSES && files.on; i++)
         used += j->n_of[i] - j->n_free[i];
     for (uint32_t i = 0; i < sim.s->planning.want.sequences; i++)
-        used -= sim.s->sequences[i].restore.ready != NULL; /* of a request that the end has cut off */
+        used -= sim.s->run.sequences[i].restore.ready != NULL; /* of a request that the end has cut off */
     if (files.on && used != 0)
         sim_fail("%u jobs of files were not given back", used);
 }
@@ -243,20 +243,20 @@ static void sim_check_jobs(void) {
 /* The end of an engine that leaves its caches to the next one, or is killed. */
 static void sim_files_stop(bool killed) {
     struct stator *s = sim.s;
-    const uint64_t whole = s->first_step;
+    const uint64_t whole = s->run.first_step;
     files.killed = killed;
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     pipeline_drain(s);
-    if (!killed && !s->broken) {
+    if (!killed && !s->run.broken) {
         kv_disk_flush(s, whole);
         if (sim.fault != SIM_HANG ||
             !sim.faulted) /* such a device keeps the buffers that it may still write */
             sim_check_jobs();
     }
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
-    files.read += atomic_load(&s->kv_disk.jobs.shown.files_read);
-    files.written += atomic_load(&s->kv_disk.jobs.shown.files_written);
-    kv_jobs_stop(&s->kv_disk.jobs);
+    files.read += atomic_load(&s->run.kv_disk.jobs.shown.files_read);
+    files.written += atomic_load(&s->run.kv_disk.jobs.shown.files_written);
+    kv_jobs_stop(&s->run.kv_disk.jobs);
     files.killed = false;
     sim_stop();
 }

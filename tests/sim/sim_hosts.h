@@ -458,7 +458,7 @@ static void hosts_sleep(enum loop_next next) {
 static void hosts_stop(void) {
     for (uint32_t i = 0, r = 1; r < hosts.n; i++) {
         hosts_resume(r);
-        sim.now_ns += sim.faulted ? sim.s->deadline_ns / 1000 : 1000;
+        sim.now_ns += sim.faulted ? sim.s->run.deadline_ns / 1000 : 1000;
         if (i == SIM_TURNS_TO_END)
             sim_fail("rank %u does not end", r);
         r += hosts.ended[r] || hosts.dead[r];

@@ -361,14 +361,15 @@ static bool sim_poll(void) {
 static void sim_cancel(void) {
     struct sim_client *c = &play.clients[sim_below(SIM_CLIENTS)];
     for (uint32_t i = 0; i < sim.s->planning.want.sequences; i++) /* rather one that waits for files */
-        if (sim.s->sequences[i].request != NULL && kv_disk_waits(&sim.s->sequences[i]))
-            c = sim_client(atomic_load(&sim.s->sequences[i].request->id));
+        if (sim.s->run.sequences[i].request != NULL && kv_disk_waits(&sim.s->run.sequences[i]))
+            c = sim_client(atomic_load(&sim.s->run.sequences[i].request->id));
     if (c == NULL || c->id == 0)
         return;
     stator_cancel(sim.s, c->id);
     c->cancelled = true;
-    for (uint32_t i = 0; i < sim.s->n_waiting; i++)
-        sim_reach(SIM_CANCELLED_WAITING, atomic_load(&sim.s->front.requests[sim.s->waiting[i]].id) == c->id);
+    for (uint32_t i = 0; i < sim.s->run.n_waiting; i++)
+        sim_reach(SIM_CANCELLED_WAITING,
+                  atomic_load(&sim.s->front.requests[sim.s->run.waiting[i]].id) == c->id);
     if (eng.next == LOOP_COMMANDS && !eng.woken)
         sim_fail("the engine's thread sleeps although request %llu was cancelled", (unsigned long long)c->id);
 }

@@ -95,13 +95,13 @@ static inline void sim_note_sequence(const struct stator *s, const struct engine
     const struct engine_request *r = q->request;
     sim_reach(SIM_OUTBOX_FULL, atomic_load(&r->out.stalled));
     sim_reach(SIM_CHUNK_DISCARDED, q->round > 0);
-    sim_reach(SIM_STATE_READER, r->kind == STATOR_LOGITS && s->has_states);
+    sim_reach(SIM_STATE_READER, r->kind == STATOR_LOGITS && s->run.has_states);
     sim_reach(SIM_BLOCK_EQUAL, q->shares && q->n_kept < q->done / KV_LAYOUT_BLOCK);
     sim_reach(SIM_CHECKPOINT_AWAITED, step_fill_runs(q, STATOR_GENERATE) && checkpoints_wait(s, q));
     sim_reach(SIM_DRAFTS_KEPT, q->speculation.n > 0 && q->speculation.kept == q->speculation.n);
     sim_reach(SIM_DRAFTS_REJECTED, q->speculation.n > 0 && q->speculation.kept == 0);
     sim_reach(SIM_DRAFTS_REST, q->speculation.pace.rest > 0);
-    sim_reach(SIM_DRAFTS_OF_STATE, q->speculation.n > 0 && s->has_states);
+    sim_reach(SIM_DRAFTS_OF_STATE, q->speculation.n > 0 && s->run.has_states);
     sim_reach(SIM_CONTEXT_FULL, r->n_tokens == s->planning.want.context);
     sim_reach(SIM_FORCED, r->forced.inside);
     sim_reach(SIM_CANCELLED_IN_FLIGHT, step_fill_cancelled(r) && q->flights > 0);
@@ -109,7 +109,8 @@ static inline void sim_note_sequence(const struct stator *s, const struct engine
     sim_reach(SIM_FILES_AWAITED, kv_disk_waits(q));
     sim_reach(SIM_FILES_CHECKPOINT, q->restore.state == RESTORE_CHECKPOINT);
     sim_reach(SIM_FILES_CANCELLED, kv_disk_waits(q) && step_fill_cancelled(r));
-    sim_reach(SIM_SLOT_SAVES_BESIDE, q->restore.state == RESTORE_SAVES && s->first_step < q->restore.barrier);
+    sim_reach(SIM_SLOT_SAVES_BESIDE,
+              q->restore.state == RESTORE_SAVES && s->run.first_step < q->restore.barrier);
     for (uint32_t c = 0; c < s->planning.devices[0].graph.n_caches; c++)
         sim_reach(SIM_RING_WRAPS, s->planning.devices[0].graph.caches[c].kind == GRAPH_RING &&
                                       q->done > q->caches[c].n_blocks * KV_LAYOUT_BLOCK);
@@ -117,44 +118,44 @@ static inline void sim_note_sequence(const struct stator *s, const struct engine
 
 static inline void sim_note_checkpoints(const struct stator *s) {
     uint32_t held = 0;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
-        held += s->checkpoints[i].holders > 0;
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++)
+        held += s->run.checkpoints[i].holders > 0;
     sim_reach(SIM_CHECKPOINT_TAKEN, atomic_load(&s->shown.checkpoints_taken) > 0);
     sim_reach(SIM_CHECKPOINT_RESUMED, atomic_load(&s->shown.checkpoints_resumed) > 0);
     sim_reach(SIM_CHECKPOINTS_USED,
-              s->n_checkpoints > 0 && atomic_load(&s->shown.checkpoints_used) == s->n_checkpoints);
-    sim_reach(SIM_CHECKPOINTS_HELD, s->n_checkpoints > 0 && held == s->n_checkpoints);
+              s->run.n_checkpoints > 0 && atomic_load(&s->shown.checkpoints_used) == s->run.n_checkpoints);
+    sim_reach(SIM_CHECKPOINTS_HELD, s->run.n_checkpoints > 0 && held == s->run.n_checkpoints);
 }
 
 /* After a round of the engine. sleeps: its thread waits for commands. */
 static inline void sim_note_states(const struct stator *s, bool sleeps) {
     uint32_t running = 0, working = 0;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        if (s->sequences[i].request != NULL) {
+        if (s->run.sequences[i].request != NULL) {
             running++;
-            sim_note_sequence(s, &s->sequences[i]);
+            sim_note_sequence(s, &s->run.sequences[i]);
         }
-    for (uint32_t i = 0; i < s->n_waiting; i++) {
-        const bool reads = s->front.requests[s->waiting[i]].kind == STATOR_LOGITS;
+    for (uint32_t i = 0; i < s->run.n_waiting; i++) {
+        const bool reads = s->front.requests[s->run.waiting[i]].kind == STATOR_LOGITS;
         sim_reach(SIM_WAITS_FOR_ROWS, reads && running < s->planning.want.sequences);
     }
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         working += s->devices[i].n_running > 0;
-    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
-        sim_reach(SIM_BLOCK_SHARED, s->pool.blocks[i].holders > 2);
+    for (uint32_t i = 0; i < s->run.pool.n_blocks; i++)
+        sim_reach(SIM_BLOCK_SHARED, s->run.pool.blocks[i].holders > 2);
     sim_note_checkpoints(s);
-    sim_reach(SIM_FILES_TAKEN, atomic_load(&s->kv_disk.hits) > 0);
-    sim_reach(SIM_FILES_LOST, atomic_load(&s->kv_disk.lost) > 0);
-    sim_reach(SIM_FILES_FULL, s->kv_disk.jobs.runs && !s->kv_disk.jobs.store.writes);
-    sim_reach(SIM_WAITS_FOR_PLACE, s->n_waiting > 0 && running == s->planning.want.sequences);
-    sim_reach(SIM_BLOCK_EVICTED, s->pool.evicted > 0);
-    sim_reach(SIM_TWO_STEPS, s->next_step - s->first_step == 2);
-    sim_reach(SIM_FOUR_STEPS, s->next_step - s->first_step == 4);
+    sim_reach(SIM_FILES_TAKEN, atomic_load(&s->run.kv_disk.hits) > 0);
+    sim_reach(SIM_FILES_LOST, atomic_load(&s->run.kv_disk.lost) > 0);
+    sim_reach(SIM_FILES_FULL, s->run.kv_disk.jobs.runs && !s->run.kv_disk.jobs.store.writes);
+    sim_reach(SIM_WAITS_FOR_PLACE, s->run.n_waiting > 0 && running == s->planning.want.sequences);
+    sim_reach(SIM_BLOCK_EVICTED, s->run.pool.evicted > 0);
+    sim_reach(SIM_TWO_STEPS, s->run.next_step - s->run.first_step == 2);
+    sim_reach(SIM_FOUR_STEPS, s->run.next_step - s->run.first_step == 4);
     sim_reach(SIM_ALL_DEVICES_WORK, working == 3);
     sim_reach(SIM_ENGINE_SLEEPS, sleeps && running > 0);
-    if (s->next_step == s->first_step)
+    if (s->run.next_step == s->run.first_step)
         return;
-    const struct engine_step *step = &s->steps[s->first_step % s->max_steps];
+    const struct engine_step *step = &s->run.steps[s->run.first_step % s->run.max_steps];
     sim_reach(SIM_READER_STALLS, step->reader != NULL && !step->running &&
                                      step->at + 1 == s->planning.n_devices &&
                                      step_fill_reader_room(step->reader) == 0);

@@ -13,8 +13,8 @@
 #define LEAST 64
 
 static struct engine_checkpoint *slot_of(struct stator *s, uint32_t slot) {
-    CHECK(slot < s->n_checkpoints);
-    return &s->checkpoints[slot];
+    CHECK(slot < s->run.n_checkpoints);
+    return &s->run.checkpoints[slot];
 }
 
 static void let_go(struct engine_checkpoint *c) {
@@ -23,8 +23,8 @@ static void let_go(struct engine_checkpoint *c) {
 }
 
 static bool is_used(const struct stator *s, uint32_t slot) {
-    uint32_t block = s->checkpoints[slot].block;
-    return block != KV_POOL_NONE && kv_pool_mark(&s->pool, block) == slot;
+    uint32_t block = s->run.checkpoints[slot].block;
+    return block != KV_POOL_NONE && kv_pool_mark(&s->run.pool, block) == slot;
 }
 
 uint32_t checkpoints_blocks(const struct stator *s, uint32_t cache, uint32_t slot, uint32_t *first) {
@@ -40,36 +40,37 @@ static uint32_t n_caches(const struct stator *s) {
 
 static void show_slot(struct stator *s, uint32_t slot) {
     const bool used = is_used(s, slot);
-    if (used == s->checkpoints[slot].shown)
+    if (used == s->run.checkpoints[slot].shown)
         return;
-    s->checkpoints[slot].shown = used;
+    s->run.checkpoints[slot].shown = used;
     CHECK(used || atomic_load(&s->shown.checkpoints_used) > 0);
     atomic_store(&s->shown.checkpoints_used, atomic_load(&s->shown.checkpoints_used) + (used ? 1u : -1u));
     for (uint32_t i = 0; i < n_caches(s); i++) {
         uint32_t first = 0;
         uint32_t n = checkpoints_blocks(s, i, slot, &first);
         for (uint32_t k = 0; k < n; k++)
-            atomic_store_explicit(&s->caches[i].shown[first + k], used ? KV_POOL_CACHED : 0,
+            atomic_store_explicit(&s->run.caches[i].shown[first + k], used ? KV_POOL_CACHED : 0,
                                   memory_order_relaxed);
     }
 }
 
 void checkpoints_show(struct stator *s) {
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++)
         show_slot(s, i);
 }
 
 void checkpoints_lay_out(struct stator *s, struct carve *c) {
-    s->n_checkpoints = s->planning.want.checkpoints;
-    s->checkpoints = carve_take(c, s->n_checkpoints, sizeof *s->checkpoints);
-    for (uint32_t i = 0; i < s->n_checkpoints && c->base != NULL; i++)
-        s->checkpoints[i] =
+    s->run.n_checkpoints = s->planning.want.checkpoints;
+    s->run.checkpoints = carve_take(c, s->run.n_checkpoints, sizeof *s->run.checkpoints);
+    for (uint32_t i = 0; i < s->run.n_checkpoints && c->base != NULL; i++)
+        s->run.checkpoints[i] =
             (struct engine_checkpoint){.block = KV_POOL_NONE, .written = UINT64_MAX, .read = UINT64_MAX};
 }
 
 uint32_t checkpoints_of(const struct stator *s, uint32_t block) {
-    uint32_t slot = kv_pool_mark(&s->pool, block);
-    CHECK(slot == CHECKPOINTS_NONE || (slot < s->n_checkpoints && s->checkpoints[slot].block == block));
+    uint32_t slot = kv_pool_mark(&s->run.pool, block);
+    CHECK(slot == CHECKPOINTS_NONE ||
+          (slot < s->run.n_checkpoints && s->run.checkpoints[slot].block == block));
     return slot;
 }
 
@@ -82,7 +83,7 @@ void checkpoints_aim(const struct stator *s, struct engine_sequence *q, uint32_t
     const uint32_t n = q->request->n_prompt;
     const uint32_t end = n > OPENING ? (n - OPENING) / KV_LAYOUT_BLOCK * KV_LAYOUT_BLOCK : 0;
     q->stops[0] = common < end ? common : 0;
-    q->stops[1] = s->n_checkpoints > 0 ? end : 0;
+    q->stops[1] = s->run.n_checkpoints > 0 ? end : 0;
     for (uint32_t i = 0; i < 2; i++) {
         q->stops[i] = pictures_cut(s, q->request, q->stops[i]);
         if (q->stops[i] < q->done + LEAST)
@@ -96,7 +97,7 @@ void checkpoints_resume(struct stator *s, struct engine_sequence *q, uint32_t sl
         let_go(slot_of(s, q->resumes));
     struct engine_checkpoint *c = slot_of(s, slot);
     c->holders++;
-    c->used = ++s->checkpoint_uses;
+    c->used = ++s->run.checkpoint_uses;
     q->resumes = slot;
     atomic_fetch_add(&s->shown.checkpoints_resumed, 1);
 }
@@ -108,7 +109,7 @@ static uint32_t next_stop(const struct stator *s, const struct engine_sequence *
         if (stop > q->done)
             return stop;
         if (stop == q->done && stop > 0 && q->n_kept * KV_LAYOUT_BLOCK == stop &&
-            kv_pool_mark(&s->pool, q->blocks[q->n_kept - 1]) == CHECKPOINTS_NONE)
+            kv_pool_mark(&s->run.pool, q->blocks[q->n_kept - 1]) == CHECKPOINTS_NONE)
             return stop;
     }
     return 0;
@@ -122,10 +123,10 @@ uint32_t checkpoints_room(const struct engine_sequence *q) {
 }
 
 bool checkpoints_wait(const struct stator *s, const struct engine_sequence *q) {
-    if (!q->shares || s->n_checkpoints == 0 || q->done >= q->request->n_prompt)
+    if (!q->shares || s->run.n_checkpoints == 0 || q->done >= q->request->n_prompt)
         return false;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *other = &s->sequences[i];
+        const struct engine_sequence *other = &s->run.sequences[i];
         if (other == q || !step_fill_runs(other, STATOR_GENERATE) || !other->shares)
             continue;
         if (other->done < q->done || (other->done == q->done && other > q))
@@ -140,7 +141,7 @@ bool checkpoints_wait(const struct stator *s, const struct engine_sequence *q) {
 
 /* Whether the slot has what q last took while it generated. */
 static bool is_answer_of(const struct stator *s, const struct engine_sequence *q, uint32_t slot) {
-    return q->answer == slot && is_used(s, slot) && s->checkpoints[slot].block == q->blocks[q->answer_at];
+    return q->answer == slot && is_used(s, slot) && s->run.checkpoints[slot].block == q->blocks[q->answer_at];
 }
 
 /* Tokens from the checkpoint before this kept block in its text, or from the text's beginning, to the block's
@@ -149,22 +150,22 @@ static uint64_t saved_tokens(const struct stator *s, uint32_t block) {
     uint64_t tokens = 0;
     do {
         tokens += KV_LAYOUT_BLOCK;
-        block = kv_pool_before(&s->pool, block);
-    } while (block != KV_POOL_NONE && kv_pool_mark(&s->pool, block) == CHECKPOINTS_NONE);
+        block = kv_pool_before(&s->run.pool, block);
+    } while (block != KV_POOL_NONE && kv_pool_mark(&s->run.pool, block) == CHECKPOINTS_NONE);
     return tokens;
 }
 
 /* Uses of checkpoints since the slot's own last one. */
 static uint64_t age(const struct stator *s, uint32_t slot) {
-    CHECK(s->checkpoints[slot].used <= s->checkpoint_uses);
-    return s->checkpoint_uses + 1 - s->checkpoints[slot].used;
+    CHECK(s->run.checkpoints[slot].used <= s->run.checkpoint_uses);
+    return s->run.checkpoint_uses + 1 - s->run.checkpoints[slot].used;
 }
 
 /* Which of two used checkpoints is dropped first: the one with fewer saved tokens per age. Conversations that
  * take turns thus keep their ends and the places where they branched off, rather than every step. */
 static bool goes_before(const struct stator *s, uint32_t a, uint32_t b) {
-    return saved_tokens(s, s->checkpoints[a].block) * age(s, b) <
-           saved_tokens(s, s->checkpoints[b].block) * age(s, a);
+    return saved_tokens(s, s->run.checkpoints[a].block) * age(s, b) <
+           saved_tokens(s, s->run.checkpoints[b].block) * age(s, a);
 }
 
 /* Whether a new checkpoint behind q's blocks may replace the slot's. Most new ones are never used, for
@@ -177,7 +178,7 @@ static bool goes_before(const struct stator *s, uint32_t a, uint32_t b) {
 #define FEW 4
 static bool may_replace(const struct stator *s, const struct engine_sequence *q, uint32_t slot) {
     return saved_tokens(s, q->blocks[q->n_kept - 1]) * age(s, slot) >=
-           UNPROVEN * saved_tokens(s, s->checkpoints[slot].block);
+           UNPROVEN * saved_tokens(s, s->run.checkpoints[slot].block);
 }
 
 static bool is_before(const struct stator *s, uint32_t a, uint32_t b) {
@@ -189,8 +190,8 @@ static bool is_before(const struct stator *s, uint32_t a, uint32_t b) {
 static uint32_t choose_slot(const struct stator *s, const struct engine_sequence *q, uint64_t number,
                             bool generates) {
     uint32_t best = CHECKPOINTS_NONE;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++) {
-        const struct engine_checkpoint *c = &s->checkpoints[i];
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++) {
+        const struct engine_checkpoint *c = &s->run.checkpoints[i];
         if (c->holders > 0 || c->written == number || c->read == number)
             continue;
         if (generates && is_answer_of(s, q, i))
@@ -198,7 +199,8 @@ static uint32_t choose_slot(const struct stator *s, const struct engine_sequence
         if (is_before(s, i, best))
             best = i;
     }
-    return best == CHECKPOINTS_NONE || !is_used(s, best) || s->n_checkpoints < FEW || may_replace(s, q, best)
+    return best == CHECKPOINTS_NONE || !is_used(s, best) || s->run.n_checkpoints < FEW ||
+                   may_replace(s, q, best)
                ? best
                : CHECKPOINTS_NONE;
 }
@@ -208,21 +210,21 @@ static void assign(struct stator *s, uint32_t slot, const struct engine_sequence
     struct engine_checkpoint *c = slot_of(s, slot);
     CHECK(c->holders == 0 && q->n_kept > 0 && q->n_kept <= q->n_blocks);
     if (is_used(s, slot))
-        kv_pool_set_mark(&s->pool, c->block, CHECKPOINTS_NONE);
+        kv_pool_set_mark(&s->run.pool, c->block, CHECKPOINTS_NONE);
     c->block = q->blocks[q->n_kept - 1];
     c->end = q->n_kept;
-    c->used = ++s->checkpoint_uses;
+    c->used = ++s->run.checkpoint_uses;
     c->written = number;
     c->writer = q;
-    kv_pool_set_mark(&s->pool, c->block, slot);
+    kv_pool_set_mark(&s->run.pool, c->block, slot);
 }
 
 uint32_t checkpoints_put(struct stator *s, const struct engine_sequence *q, bool *later) {
     uint32_t best = CHECKPOINTS_NONE;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++) {
-        const struct engine_checkpoint *c = &s->checkpoints[i];
-        const bool busy = (c->written != UINT64_MAX && c->written >= s->first_step) ||
-                          (c->read != UINT64_MAX && c->read >= s->first_step);
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++) {
+        const struct engine_checkpoint *c = &s->run.checkpoints[i];
+        const bool busy = (c->written != UINT64_MAX && c->written >= s->run.first_step) ||
+                          (c->read != UINT64_MAX && c->read >= s->run.first_step);
         *later = *later || busy;
         if (c->holders == 0 && !busy && is_before(s, i, best))
             best = i;
@@ -254,11 +256,11 @@ static void take(struct stator *s, struct step_header *h, uint64_t number, struc
 }
 
 static bool is_due(const struct stator *s, const struct engine_sequence *q) {
-    if (!q->shares || s->n_checkpoints == 0 || q->n_kept == 0 || q->n_kept * KV_LAYOUT_BLOCK != q->done)
+    if (!q->shares || s->run.n_checkpoints == 0 || q->n_kept == 0 || q->n_kept * KV_LAYOUT_BLOCK != q->done)
         return false;
     if (q->done < q->request->n_prompt && q->done != q->stops[0] && q->done != q->stops[1])
         return false;
-    return kv_pool_mark(&s->pool, q->blocks[q->n_kept - 1]) == CHECKPOINTS_NONE;
+    return kv_pool_mark(&s->run.pool, q->blocks[q->n_kept - 1]) == CHECKPOINTS_NONE;
 }
 
 /* q's blocks of RING and STATE caches get what the checkpoint has; those of which it has nothing are zeros,
@@ -295,7 +297,7 @@ void checkpoints_fill(struct stator *s, struct step_header *h, uint64_t number, 
     const bool generates = q->done >= q->request->n_prompt;
     const uint32_t slot = choose_slot(s, q, number, generates);
     if (slot == CHECKPOINTS_NONE) {
-        s->checkpoint_uses += generates ? 0 : 1; /* checkpoints that keep new ones out must age too */
+        s->run.checkpoint_uses += generates ? 0 : 1; /* checkpoints that keep new ones out must age too */
         return;
     }
     take(s, h, number, q, slot);
@@ -314,15 +316,15 @@ void checkpoints_leave(struct stator *s, struct engine_sequence *q) {
 bool checkpoints_are_whole(const struct stator *s) {
     uint32_t holders = 0;
     uint32_t marks = 0;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++) {
-        holders += s->checkpoints[i].holders;
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++) {
+        holders += s->run.checkpoints[i].holders;
         marks += is_used(s, i);
-        if (s->checkpoints[i].holders > 0 && !is_used(s, i))
+        if (s->run.checkpoints[i].holders > 0 && !is_used(s, i))
             return false;
     }
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        holders -= s->sequences[i].request != NULL && s->sequences[i].resumes != CHECKPOINTS_NONE;
-    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
-        marks -= kv_pool_mark(&s->pool, i) != CHECKPOINTS_NONE;
+        holders -= s->run.sequences[i].request != NULL && s->run.sequences[i].resumes != CHECKPOINTS_NONE;
+    for (uint32_t i = 0; i < s->run.pool.n_blocks; i++)
+        marks -= kv_pool_mark(&s->run.pool, i) != CHECKPOINTS_NONE;
     return holders == 0 && marks == 0;
 }

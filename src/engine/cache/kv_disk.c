@@ -10,7 +10,7 @@
 #include <string.h>
 
 static bool is_on(const struct stator *s) {
-    return s->kv_disk.keys != NULL;
+    return s->run.kv_disk.keys != NULL;
 }
 
 void kv_disk_lay_out(struct stator *s, struct carve *c) {
@@ -20,17 +20,18 @@ void kv_disk_lay_out(struct stator *s, struct carve *c) {
         [KV_JOBS_BLOCKS] = p->blocks, [KV_JOBS_CHECKPOINTS] = p->checkpoints, [KV_JOBS_FINDS] = sequences};
     if (p->bytes == 0)
         return;
-    kv_jobs_lay_out(&s->kv_disk.jobs, c, n, p->files);
+    kv_jobs_lay_out(&s->run.kv_disk.jobs, c, n, p->files);
     kv_moves_lay_out(s, c);
-    struct kvstore_key *named = carve_take(c, s->pool.n_blocks, sizeof *named);
+    struct kvstore_key *named = carve_take(c, s->run.pool.n_blocks, sizeof *named);
     const bool pictures = s->planning.pictures.n > 0;
-    s->kv_disk.pictures = carve_take(c, pictures ? s->pool.n_blocks : 0, sizeof *s->kv_disk.pictures);
-    struct kvstore_key *wanted = carve_take(c, s->pool.n_blocks, sizeof *wanted);
+    s->run.kv_disk.pictures =
+        carve_take(c, pictures ? s->run.pool.n_blocks : 0, sizeof *s->run.kv_disk.pictures);
+    struct kvstore_key *wanted = carve_take(c, s->run.pool.n_blocks, sizeof *wanted);
     if (c->base == NULL)
         return;
-    s->kv_disk.keys = named;
+    s->run.kv_disk.keys = named;
     for (uint32_t i = 0; i < sequences; i++)
-        s->sequences[i].restore.keys = wanted + (size_t)i * (s->pool.n_blocks / sequences);
+        s->run.sequences[i].restore.keys = wanted + (size_t)i * (s->run.pool.n_blocks / sequences);
 }
 
 static uint32_t n_caches(const struct stator *s) {
@@ -77,19 +78,19 @@ static void copy_checkpoint(struct stator *s, uint32_t slot, uint32_t end, struc
 }
 
 static struct kvstore_key key_before(const struct stator *s, uint32_t block) {
-    return block != KV_POOL_NONE ? s->kv_disk.keys[block] : s->kv_disk.root;
+    return block != KV_POOL_NONE ? s->run.kv_disk.keys[block] : s->run.kv_disk.root;
 }
 
 /* What a kept block of the pool was named by (pictures_words). */
 static uint32_t pool_words(const struct stator *s, uint32_t block, uint32_t out[KV_JOBS_WORDS]) {
     uint32_t n = KV_LAYOUT_BLOCK;
     for (uint32_t i = 0; i < KV_LAYOUT_BLOCK; i++) {
-        const int32_t token = s->pool.blocks[block].tokens[i];
+        const int32_t token = s->run.pool.blocks[block].tokens[i];
         out[i] = token < 0 ? PICTURES_WORD : (uint32_t)token;
         n = token < 0 ? KV_JOBS_WORDS : n;
     }
     if (n == KV_JOBS_WORDS)
-        memcpy(out + KV_LAYOUT_BLOCK, s->kv_disk.pictures[block].sha256, SHA256_BYTES);
+        memcpy(out + KV_LAYOUT_BLOCK, s->run.kv_disk.pictures[block].sha256, SHA256_BYTES);
     return n;
 }
 
@@ -99,7 +100,7 @@ static void aim_at(const struct stator *s, struct kv_job *job, enum kv_job_kind 
     job->kind = kind;
     job->what = what;
     job->owner = NULL;
-    job->before = key_before(s, kv_pool_before(&s->pool, block));
+    job->before = key_before(s, kv_pool_before(&s->run.pool, block));
     job->n_words = pool_words(s, block, job->words);
 }
 
@@ -109,17 +110,17 @@ void kv_disk_name(struct stator *s, const struct engine_sequence *q, uint32_t k)
         return;
     const uint32_t n = pictures_words(s, q->request, k, words);
     if (n == KV_JOBS_WORDS)
-        memcpy(s->kv_disk.pictures[q->blocks[k]].sha256, words + KV_LAYOUT_BLOCK, SHA256_BYTES);
+        memcpy(s->run.kv_disk.pictures[q->blocks[k]].sha256, words + KV_LAYOUT_BLOCK, SHA256_BYTES);
     const struct kvstore_key before = key_before(s, k > 0 ? q->blocks[k - 1] : KV_POOL_NONE);
     const struct kvstore_block b = {.before = &before, .tokens = words, .n_tokens = n};
-    kvstore_key(&b, &s->kv_disk.keys[q->blocks[k]]);
+    kvstore_key(&b, &s->run.kv_disk.keys[q->blocks[k]]);
 }
 
 static void give_ended(struct stator *s, struct kv_job *job);
 
 /* A buffer to write from. wait: until there is one. */
 static struct kv_job *take_job(struct stator *s, enum kv_job_class class, bool wait) {
-    struct kv_jobs *j = &s->kv_disk.jobs;
+    struct kv_jobs *j = &s->run.kv_disk.jobs;
     struct kv_job *job = kv_jobs_take(j, class, 0);
     while (job == NULL && wait && (kv_moves_wait(s) || j->outstanding > 0)) {
         kv_moves_settle(s);
@@ -128,7 +129,7 @@ static struct kv_job *take_job(struct stator *s, enum kv_job_class class, bool w
         job = kv_jobs_take(j, class, 0);
     }
     if (job == NULL)
-        atomic_fetch_add(&s->kv_disk.lost, 1);
+        atomic_fetch_add(&s->run.kv_disk.lost, 1);
     return job;
 }
 
@@ -145,34 +146,34 @@ static void save_block(struct stator *s, uint32_t block, bool wait) {
 }
 
 bool kv_disk_write_block(struct stator *s, uint32_t block) {
-    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_BLOCKS, s->planning.kv_disk.blocks / 2);
+    struct kv_job *job = kv_jobs_take(&s->run.kv_disk.jobs, KV_JOBS_BLOCKS, s->planning.kv_disk.blocks / 2);
     if (job != NULL)
         write_block(s, block, job);
     return job != NULL;
 }
 
 static void write_checkpoint(struct stator *s, uint32_t slot, struct kv_job *job) {
-    const struct engine_checkpoint *c = &s->checkpoints[slot];
+    const struct engine_checkpoint *c = &s->run.checkpoints[slot];
     aim_at(s, job, KV_JOB_WRITE, KV_JOBS_CHECKPOINT, c->block);
     copy_checkpoint(s, slot, c->end, job, true);
     kv_moves_push(s, job);
 }
 
 bool kv_disk_write_checkpoint(struct stator *s, uint32_t slot) {
-    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_CHECKPOINTS, 0);
+    struct kv_job *job = kv_jobs_take(&s->run.kv_disk.jobs, KV_JOBS_CHECKPOINTS, 0);
     if (job != NULL)
         write_checkpoint(s, slot, job);
     return job != NULL;
 }
 
 uint64_t kv_disk_file_bytes(const struct stator *s, uint32_t blocks) {
-    const uint64_t checkpoint = blocks > 0 && s->n_checkpoints > 0 ? checkpoint_bytes(s, blocks) : 0;
+    const uint64_t checkpoint = blocks > 0 && s->run.n_checkpoints > 0 ? checkpoint_bytes(s, blocks) : 0;
     return blocks * s->planning.kv_disk.block_bytes + checkpoint;
 }
 
 /* whole: steps below it have ended on every device. */
 static void save_checkpoint(struct stator *s, uint32_t slot, uint64_t whole, bool wait) {
-    const struct engine_checkpoint *c = &s->checkpoints[slot];
+    const struct engine_checkpoint *c = &s->run.checkpoints[slot];
     if (c->written != UINT64_MAX && c->written >= whole)
         return;
     struct kv_job *job = take_job(s, KV_JOBS_CHECKPOINTS, wait);
@@ -181,18 +182,18 @@ static void save_checkpoint(struct stator *s, uint32_t slot, uint64_t whole, boo
 }
 
 void kv_disk_before_take(struct stator *s) {
-    const uint32_t block = is_on(s) ? kv_pool_next(&s->pool) : KV_POOL_NONE;
+    const uint32_t block = is_on(s) ? kv_pool_next(&s->run.pool) : KV_POOL_NONE;
     if (block == KV_POOL_NONE)
         return;
     const uint32_t slot = checkpoints_of(s, block);
     save_block(s, block, false);
     if (slot != CHECKPOINTS_NONE)
-        save_checkpoint(s, slot, s->first_step, false);
+        save_checkpoint(s, slot, s->run.first_step, false);
 }
 
 void kv_disk_before_replace(struct stator *s, uint32_t slot) {
     if (is_on(s))
-        save_checkpoint(s, slot, s->first_step, false);
+        save_checkpoint(s, slot, s->run.first_step, false);
 }
 
 /* kv_job.words_of; the sequence holds its pictures until the job has ended. */
@@ -209,7 +210,7 @@ void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
         kv_slots_ready(s, q);
         return;
     }
-    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_FINDS, 0);
+    struct kv_job *job = kv_jobs_take(&s->run.kv_disk.jobs, KV_JOBS_FINDS, 0);
     CHECK(job != NULL && r->state == RESTORE_NOT && r->jobs == 0); /* there is one for each sequence */
     uint32_t known = q->n_kept, at = known > 0 ? q->blocks[known - 1] : KV_POOL_NONE;
     *job = (struct kv_job){.class = KV_JOBS_FINDS,
@@ -221,10 +222,11 @@ void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
                            .context = s,
                            .first = known,
                            .last = sequences_last_shared(q->request),
-                           .checkpoints = s->n_checkpoints > 0,
+                           .checkpoints = s->run.n_checkpoints > 0,
                            .keys = r->keys};
     while (known < job->last &&
-           (at = kv_pool_find(&s->pool, at, pictures_block(s, q->request, known, buffer))) != KV_POOL_NONE)
+           (at = kv_pool_find(&s->run.pool, at, pictures_block(s, q->request, known, buffer))) !=
+               KV_POOL_NONE)
         known++;
     job->known = known;
     if (job->first > 0)
@@ -234,17 +236,17 @@ void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
     r->failed = false;
     r->began_ns = clock_ns();
     r->jobs = 1;
-    kv_jobs_push(&s->kv_disk.jobs, job);
+    kv_jobs_push(&s->run.kv_disk.jobs, job);
 }
 
 /* q takes part in steps again, from `blocks` blocks on; what it has behind them it drops. */
 static void end(struct stator *s, struct engine_sequence *q, uint32_t blocks) {
     struct engine_restore *r = &q->restore;
     r->state = RESTORE_NOT;
-    atomic_fetch_add(&s->kv_disk.wait_ns, clock_ns() - r->began_ns);
+    atomic_fetch_add(&s->run.kv_disk.wait_ns, clock_ns() - r->began_ns);
     if (blocks > r->from && q->request->slots.action != ACTION_SAVE) {
-        atomic_fetch_add(&s->kv_disk.hits, 1);
-        atomic_fetch_add(&s->kv_disk.tokens, (uint64_t)(blocks - r->from) * KV_LAYOUT_BLOCK);
+        atomic_fetch_add(&s->run.kv_disk.hits, 1);
+        atomic_fetch_add(&s->run.kv_disk.tokens, (uint64_t)(blocks - r->from) * KV_LAYOUT_BLOCK);
     }
     sequences_go_on(s, q, blocks);
     kv_slots_ready(s, q);
@@ -275,7 +277,8 @@ static void ask_for_blocks(struct stator *s, struct engine_sequence *q) {
             r->asked = q->n_kept;
             continue;
         }
-        struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_BLOCKS, s->planning.kv_disk.blocks / 2);
+        struct kv_job *job =
+            kv_jobs_take(&s->run.kv_disk.jobs, KV_JOBS_BLOCKS, s->planning.kv_disk.blocks / 2);
         if (job == NULL)
             return;
         const uint32_t k = r->asked++;
@@ -284,29 +287,29 @@ static void ask_for_blocks(struct stator *s, struct engine_sequence *q) {
         job->owner = q;
         job->first = k;
         job->bytes = s->planning.kv_disk.block_bytes;
-        job->before = k > 0 ? r->keys[k - 1] : s->kv_disk.root;
+        job->before = k > 0 ? r->keys[k - 1] : s->run.kv_disk.root;
         job->n_words = pictures_words(s, q->request, k, job->words);
         r->jobs++;
-        kv_jobs_push(&s->kv_disk.jobs, job);
+        kv_jobs_push(&s->run.kv_disk.jobs, job);
     }
 }
 
 static void ask_for_checkpoint(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
-    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_CHECKPOINTS, 0);
+    struct kv_job *job = kv_jobs_take(&s->run.kv_disk.jobs, KV_JOBS_CHECKPOINTS, 0);
     if (job == NULL)
         return;
     aim_at(s, job, KV_JOB_READ, KV_JOBS_CHECKPOINT, q->blocks[r->until - 1]);
     job->owner = q;
     job->bytes = checkpoint_bytes(s, r->until);
     r->jobs++;
-    kv_jobs_push(&s->kv_disk.jobs, job);
+    kv_jobs_push(&s->run.kv_disk.jobs, job);
 }
 
 /* All blocks are there that will be. */
 static void follow_blocks(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
-    if (s->n_checkpoints == 0) {
+    if (s->run.n_checkpoints == 0) {
         end(s, q, q->n_kept);
         return;
     }
@@ -367,10 +370,10 @@ bool kv_disk_is_worth(uint64_t read_ns, uint64_t read, uint64_t computed_ns, uin
 }
 
 static bool is_worth(struct stator *s) {
-    const struct kv_jobs *j = &s->kv_disk.jobs;
+    const struct kv_jobs *j = &s->run.kv_disk.jobs;
     return kv_disk_is_worth(atomic_load(&j->shown.read_ns), atomic_load(&j->shown.files_read),
                             atomic_load(&s->served.prompt_ns), atomic_load(&s->served.prompt_tokens)) ||
-           ++s->kv_disk.skipped % RETRY == 0;
+           ++s->run.kv_disk.skipped % RETRY == 0;
 }
 
 /* What a job of a sequence brought. True: the sequence keeps it. */
@@ -411,10 +414,10 @@ stator_status kv_disk_turn(struct stator *s, stator_error *e) {
     if (!is_on(s))
         return STATOR_OK;
     kv_moves_turn(s); /* first: sequences wait for the buffers that it gives back */
-    for (struct kv_job *job; (job = kv_jobs_ended(&s->kv_disk.jobs, false)) != NULL;)
+    for (struct kv_job *job; (job = kv_jobs_ended(&s->run.kv_disk.jobs, false)) != NULL;)
         give_ended(s, job);
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        struct engine_sequence *q = &s->sequences[i];
+        struct engine_sequence *q = &s->run.sequences[i];
         if (q->request != NULL && kv_disk_waits(q) && !step_fill_cancelled(q->request))
             go_on(s, q);
     }
@@ -425,7 +428,7 @@ void kv_disk_leave(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
     CHECK(r->jobs == 0);
     if (r->ready != NULL)
-        kv_jobs_give_back(&s->kv_disk.jobs, r->ready);
+        kv_jobs_give_back(&s->run.kv_disk.jobs, r->ready);
     r->ready = NULL;
     r->state = RESTORE_NOT;
 }
@@ -434,16 +437,16 @@ void kv_disk_settle(struct stator *s) {
     if (!is_on(s))
         return;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        s->sequences[i].restore.state = RESTORE_NOT;
+        s->run.sequences[i].restore.state = RESTORE_NOT;
     kv_moves_settle(s);
-    while (s->kv_disk.jobs.outstanding > 0)
-        give_ended(s, kv_jobs_ended(&s->kv_disk.jobs, true));
+    while (s->run.kv_disk.jobs.outstanding > 0)
+        give_ended(s, kv_jobs_ended(&s->run.kv_disk.jobs, true));
 }
 
 /* Whether a step that may not have run everywhere writes q's k-th block. */
 static bool is_under_way(const struct stator *s, const struct engine_sequence *q, uint32_t k) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *other = &s->sequences[i];
+        const struct engine_sequence *other = &s->run.sequences[i];
         if (other->request != NULL && other->flights > 0 && other->n_blocks > k &&
             other->blocks[k] == q->blocks[k])
             return true;
@@ -464,10 +467,10 @@ void kv_disk_flush(struct stator *s, uint64_t whole) {
     if (!is_on(s))
         return;
     kv_disk_settle(s);
-    for (uint32_t i = s->pool.oldest; i != KV_POOL_NONE; i = s->pool.blocks[i].newer)
+    for (uint32_t i = s->run.pool.oldest; i != KV_POOL_NONE; i = s->run.pool.blocks[i].newer)
         flush_block(s, i, whole);
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *q = &s->sequences[i];
+        const struct engine_sequence *q = &s->run.sequences[i];
         for (uint32_t k = q->request != NULL ? q->n_kept : 0; k-- > 0;)
             if (!is_under_way(s, q, k))
                 flush_block(s, q->blocks[k], whole);

@@ -9,11 +9,11 @@
 
 /* A buffer of the devices' moves is that of a job. */
 static uint32_t buffer_of(const struct stator *s, const struct kv_job *job) {
-    return (uint32_t)(job - s->kv_disk.jobs.jobs);
+    return (uint32_t)(job - s->run.kv_disk.jobs.jobs);
 }
 
 void kv_moves_lay_out(struct stator *s, struct carve *c) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     const struct planning_kv_disk *p = &s->planning.kv_disk;
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         m->pieces[i] = carve_take(c, s->planning.devices[i].model.moves.pieces, sizeof *m->pieces[i]);
@@ -42,7 +42,7 @@ static void copy_mapped(const struct stator *s, uint32_t device, const struct de
 /* Layers lie in the model's order, and in each the heads: devices have layers, or heads of every layer. */
 void kv_moves_add(struct stator *s, uint32_t cache, uint32_t block, const struct kv_job *job, uint8_t **at,
                   bool out) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     const uint32_t n = s->planning.n_devices;
     const bool heads = s->planning.config.devices.tensor;
     uint64_t layer = 0, behind = 0;
@@ -69,7 +69,7 @@ void kv_moves_add(struct stator *s, uint32_t cache, uint32_t block, const struct
 }
 
 void kv_moves_begin(struct stator *s, struct kv_job *job, bool out) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     job->moving = 0;
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct device *d = s->devices[i].device;
@@ -83,14 +83,14 @@ void kv_moves_begin(struct stator *s, struct kv_job *job, bool out) {
 }
 
 static void let_go(struct stator *s, struct kv_job *job) {
-    if (job->pushes && s->kv_disk.moves.failed.code == STATOR_OK)
-        kv_jobs_push(&s->kv_disk.jobs, job);
+    if (job->pushes && s->run.kv_disk.moves.failed.code == STATOR_OK)
+        kv_jobs_push(&s->run.kv_disk.jobs, job);
     else
-        kv_jobs_give_back(&s->kv_disk.jobs, job);
+        kv_jobs_give_back(&s->run.kv_disk.jobs, job);
 }
 
 static void let_go_later(struct stator *s, struct kv_job *job, bool pushes) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     job->pushes = pushes;
     if (job->moving == 0) {
         let_go(s, job);
@@ -112,7 +112,7 @@ void kv_moves_give_back(struct stator *s, struct kv_job *job) {
 
 /* Whether all moves of the job have ended; each device is waited for at most so long. */
 static bool has_ended(struct stator *s, struct kv_job *job, uint64_t timeout_ns) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     for (uint32_t i = 0; i < s->planning.n_devices && m->failed.code == STATOR_OK; i++) {
         struct device *d = s->devices[i].device;
         bool ended = false;
@@ -126,7 +126,7 @@ static bool has_ended(struct stator *s, struct kv_job *job, uint64_t timeout_ns)
 
 /* In the order in which they came. */
 static void look(struct stator *s, uint64_t timeout_ns) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     uint32_t left = 0;
     for (uint32_t i = 0; i < m->n_held; i++) {
         if (has_ended(s, m->held[i], timeout_ns))
@@ -140,35 +140,35 @@ static void look(struct stator *s, uint64_t timeout_ns) {
 static void note_hang(struct stator *s, const struct kv_job *job) {
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         if (job->moving >> i & 1)
-            error_set(&s->kv_disk.moves.failed, STATOR_DEVICE,
+            error_set(&s->run.kv_disk.moves.failed, STATOR_DEVICE,
                       "%s: a copy of a block for its file has not ended after %.1f s: the device or its "
                       "driver hangs",
-                      s->planning.devices[i].facts.name, (double)s->deadline_ns * 1e-9);
+                      s->planning.devices[i].facts.name, (double)s->run.deadline_ns * 1e-9);
 }
 
 /* While steps run, these have a deadline. */
 void kv_moves_turn(struct stator *s) {
-    struct kv_moves *m = &s->kv_disk.moves;
+    struct kv_moves *m = &s->run.kv_disk.moves;
     const uint32_t before = m->n_held;
     const uint64_t now = clock_ns(); /* before: whatever holds us up afterwards is not the device */
     look(s, 0);
     if (m->n_held == 0 || m->n_held < before || pipeline_works(s))
         m->since_ns = now;
-    else if (now - m->since_ns > s->deadline_ns && m->failed.code == STATOR_OK)
+    else if (now - m->since_ns > s->run.deadline_ns && m->failed.code == STATOR_OK)
         note_hang(s, m->held[0]);
 }
 
 stator_status kv_moves_failed(const struct stator *s, stator_error *e) {
-    const struct kv_moves *m = &s->kv_disk.moves;
-    if (m->failed.code != STATOR_OK && !s->broken)
+    const struct kv_moves *m = &s->run.kv_disk.moves;
+    if (m->failed.code != STATOR_OK && !s->run.broken)
         *e = m->failed;
-    return s->broken ? STATOR_OK : m->failed.code;
+    return s->run.broken ? STATOR_OK : m->failed.code;
 }
 
 void kv_moves_settle(struct stator *s) {
-    struct kv_moves *m = &s->kv_disk.moves;
-    const uint64_t end = clock_ns() + s->deadline_ns;
-    while (m->n_held > 0 && !s->broken && m->failed.code == STATOR_OK && clock_ns() < end)
+    struct kv_moves *m = &s->run.kv_disk.moves;
+    const uint64_t end = clock_ns() + s->run.deadline_ns;
+    while (m->n_held > 0 && !s->run.broken && m->failed.code == STATOR_OK && clock_ns() < end)
         look(s, LOOK_NS);
     m->n_held = 0; /* the device may still write into buffers of those that are left: they stay taken */
 }

@@ -24,7 +24,7 @@ void kv_moves_give_back(struct stator *s, struct kv_job *job);
 
 /* Whether jobs are held back. */
 static inline bool kv_moves_wait(const struct stator *s) {
-    return s->kv_disk.moves.n_held > 0;
+    return s->run.kv_disk.moves.n_held > 0;
 }
 /* Pushes and gives back the jobs whose moves have ended. */
 void kv_moves_turn(struct stator *s);

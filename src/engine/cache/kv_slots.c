@@ -17,11 +17,11 @@ void kv_slots_lay_out(struct stator *s, struct carve *c) {
         return;
     for (uint32_t i = 0; i < n; i++)
         texts[i] = (struct engine_text){.tokens = tokens + (size_t)i * context};
-    s->kv_disk.texts = texts;
+    s->run.kv_disk.texts = texts;
 }
 
 static void set_text(struct stator *s, const struct engine_request *r, uint32_t n) {
-    struct engine_text *t = &s->kv_disk.texts[r->slot];
+    struct engine_text *t = &s->run.kv_disk.texts[r->slot];
     CHECK(n <= s->planning.want.context);
     memcpy(t->tokens, r->tokens, n * sizeof *t->tokens);
     t->n = n;
@@ -30,8 +30,8 @@ static void set_text(struct stator *s, const struct engine_request *r, uint32_t 
 void kv_slots_note(struct stator *s, struct engine_sequence *q) {
     struct engine_request *r = q->request;
     if (r->slot == UINT32_MAX)
-        r->slot = (uint32_t)(q - s->sequences);
-    if (s->kv_disk.texts == NULL || r->slots.action != ACTION_NOT || r->kind != STATOR_GENERATE ||
+        r->slot = (uint32_t)(q - s->run.sequences);
+    if (s->run.kv_disk.texts == NULL || r->slots.action != ACTION_NOT || r->kind != STATOR_GENERATE ||
         r->measured)
         return;
     /* Of pictures the tokens say nothing. */
@@ -43,19 +43,19 @@ static void end(struct stator *s, struct engine_request *r, const char *failure)
     r->slots.ended = true;
     if (failure[0] != '\0')
         return;
-    atomic_fetch_add(&s->kv_disk.saves, r->slots.action == ACTION_SAVE);
-    atomic_fetch_add(&s->kv_disk.restores, r->slots.action == ACTION_RESTORE);
+    atomic_fetch_add(&s->run.kv_disk.saves, r->slots.action == ACTION_SAVE);
+    atomic_fetch_add(&s->run.kv_disk.restores, r->slots.action == ACTION_RESTORE);
 }
 
 /* Frees what the pool keeps of a text and nobody holds, from its end. */
 static void forget(struct stator *s, const struct engine_text *t) {
     uint32_t at = KV_POOL_NONE, last = KV_POOL_NONE;
     for (uint32_t k = 0; k < t->n / KV_LAYOUT_BLOCK; k++, last = at)
-        if ((at = kv_pool_find(&s->pool, at, t->tokens + (size_t)k * KV_LAYOUT_BLOCK)) == KV_POOL_NONE)
+        if ((at = kv_pool_find(&s->run.pool, at, t->tokens + (size_t)k * KV_LAYOUT_BLOCK)) == KV_POOL_NONE)
             break;
     while (last != KV_POOL_NONE) {
-        const uint32_t before = kv_pool_before(&s->pool, last);
-        if (!kv_pool_forget(&s->pool, last))
+        const uint32_t before = kv_pool_before(&s->run.pool, last);
+        if (!kv_pool_forget(&s->run.pool, last))
             break;
         last = before;
     }
@@ -64,7 +64,7 @@ static void forget(struct stator *s, const struct engine_text *t) {
 }
 
 bool kv_slots_take(struct stator *s, struct engine_request *r) {
-    struct engine_text *t = &s->kv_disk.texts[r->slot];
+    struct engine_text *t = &s->run.kv_disk.texts[r->slot];
     if (r->slots.action == ACTION_RESTORE)
         return false;
     r->n_tokens = r->n_prompt = t->n;
@@ -94,7 +94,7 @@ void kv_slots_ready(struct stator *s, struct engine_sequence *q) {
         end(s, r, "");
     } else {
         q->restore.state = RESTORE_SAVES;
-        q->restore.barrier = s->next_step;
+        q->restore.barrier = s->run.next_step;
         q->restore.asked = q->n_kept;
         q->restore.checkpoint = true;
     }
@@ -103,26 +103,26 @@ void kv_slots_ready(struct stator *s, struct engine_sequence *q) {
 
 static void push_name(struct stator *s, struct engine_sequence *q) {
     struct engine_request *r = q->request;
-    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_FINDS, 0);
+    struct kv_job *job = kv_jobs_take(&s->run.kv_disk.jobs, KV_JOBS_FINDS, 0);
     CHECK(job != NULL); /* there is one for each sequence */
     *job = (struct kv_job){.class = KV_JOBS_FINDS,
                            .kind = KV_JOB_SAVE,
                            .owner = q,
-                           .before = s->kv_disk.root,
+                           .before = s->run.kv_disk.root,
                            .text = r->tokens,
                            .n_text = r->n_tokens,
                            .last = r->n_tokens / KV_LAYOUT_BLOCK,
-                           .checkpoints = s->n_checkpoints > 0,
+                           .checkpoints = s->run.n_checkpoints > 0,
                            .keys = q->restore.keys,
                            .name = r->slots.name};
     q->restore.jobs++;
-    kv_jobs_push(&s->kv_disk.jobs, job);
+    kv_jobs_push(&s->run.kv_disk.jobs, job);
 }
 
 void kv_slots_go_on(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
-    CHECK(r->state == RESTORE_SAVES && s->first_step <= s->next_step);
-    if (r->jobs > 0 || s->first_step < r->barrier)
+    CHECK(r->state == RESTORE_SAVES && s->run.first_step <= s->run.next_step);
+    if (r->jobs > 0 || s->run.first_step < r->barrier)
         return;
     if (r->checkpoint && q->resumes != CHECKPOINTS_NONE && !kv_disk_write_checkpoint(s, q->resumes))
         return;

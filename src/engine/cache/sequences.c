@@ -18,7 +18,7 @@ static bool has_room(const struct stator *s, uint32_t tokens) {
     bool fit = true;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
         fit = fit && need_of(s, i, tokens) <=
-                         (is_paged(s, i) ? s->pool.n_blocks - s->reserved : s->caches[i].n_free);
+                         (is_paged(s, i) ? s->run.pool.n_blocks - s->run.reserved : s->run.caches[i].n_free);
     return fit;
 }
 
@@ -26,7 +26,7 @@ static bool has_room(const struct stator *s, uint32_t tokens) {
 static uint32_t free_blocks(const struct stator *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        n += is_paged(s, i) ? s->pool.n_blocks - s->reserved : s->caches[i].n_free;
+        n += is_paged(s, i) ? s->run.pool.n_blocks - s->run.reserved : s->run.caches[i].n_free;
     return n;
 }
 
@@ -49,9 +49,9 @@ static bool is_in_order(const struct stator *s, const struct engine_sequence *q)
 
 /* Blocks of a cache that is not PAGED: free ones and those of running sequences. */
 static uint32_t counted_blocks(const struct stator *s, uint32_t cache) {
-    uint32_t n = s->caches[cache].n_free;
+    uint32_t n = s->run.caches[cache].n_free;
     for (uint32_t k = 0; k < s->planning.want.sequences; k++)
-        n += s->sequences[k].request != NULL ? s->sequences[k].caches[cache].n_blocks : 0;
+        n += s->run.sequences[k].request != NULL ? s->run.sequences[k].caches[cache].n_blocks : 0;
     return n;
 }
 
@@ -59,49 +59,49 @@ bool sequences_are_balanced(const struct stator *s) {
     uint64_t holders = 0;
     uint64_t reserved = 0;
     for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
-        if (!is_in_order(s, &s->sequences[k]))
+        if (!is_in_order(s, &s->run.sequences[k]))
             return false;
-        holders += s->sequences[k].n_blocks;
-        reserved += s->sequences[k].reserved;
+        holders += s->run.sequences[k].n_blocks;
+        reserved += s->run.sequences[k].reserved;
     }
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
         if (!is_paged(s, i) && counted_blocks(s, i) != s->planning.devices[0].model.caches[i].of_sequences)
             return false;
-    return reserved == s->reserved && reserved <= s->pool.n_blocks &&
-           atomic_load(&s->shown.free_blocks) == free_blocks(s) && kv_pool_is_balanced(&s->pool, holders);
+    return reserved == s->run.reserved && reserved <= s->run.pool.n_blocks &&
+           atomic_load(&s->shown.free_blocks) == free_blocks(s) && kv_pool_is_balanced(&s->run.pool, holders);
 }
 
 /* The balance, and each block by itself. */
 __attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /* DCHECK */
     for (uint32_t k = 0; k < s->planning.want.sequences; k++)
-        for (uint32_t i = 0; i < s->sequences[k].n_blocks; i++)
-            if (s->pool.blocks[s->sequences[k].blocks[i]].holders == 0)
+        for (uint32_t i = 0; i < s->run.sequences[k].n_blocks; i++)
+            if (s->run.pool.blocks[s->run.sequences[k].blocks[i]].holders == 0)
                 return false;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        for (uint32_t k = 0; k < s->caches[i].n_free && !is_paged(s, i); k++)
-            if (s->caches[i].free[k] >= s->planning.devices[0].model.caches[i].of_sequences)
+        for (uint32_t k = 0; k < s->run.caches[i].n_free && !is_paged(s, i); k++)
+            if (s->run.caches[i].free[k] >= s->planning.devices[0].model.caches[i].of_sequences)
                 return false;
-    return sequences_are_balanced(s) && kv_pool_is_whole(&s->pool) && checkpoints_are_whole(s);
+    return sequences_are_balanced(s) && kv_pool_is_whole(&s->run.pool) && checkpoints_are_whole(s);
 }
 
 static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what) {
     CHECK(block < s->planning.devices[0].model.caches[cache].n_blocks);
-    atomic_store_explicit(&s->caches[cache].shown[block], what, memory_order_relaxed);
+    atomic_store_explicit(&s->run.caches[cache].shown[block], what, memory_order_relaxed);
 }
 
 /* Different blocks that running sequences have now, of all caches. */
 static uint32_t taken_blocks(const struct stator *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        n += is_paged(s, i) ? s->pool.n_blocks - s->pool.n_free - s->pool.n_cached
-                            : s->planning.devices[0].model.caches[i].of_sequences - s->caches[i].n_free;
+        n += is_paged(s, i) ? s->run.pool.n_blocks - s->run.pool.n_free - s->run.pool.n_cached
+                            : s->planning.devices[0].model.caches[i].of_sequences - s->run.caches[i].n_free;
     return n;
 }
 
 static void tell_of_pool(struct stator *s) {
-    atomic_store(&s->shown.cached_blocks, s->pool.n_cached);
+    atomic_store(&s->shown.cached_blocks, s->run.pool.n_cached);
     atomic_store(&s->shown.taken_blocks, taken_blocks(s));
-    if (atomic_exchange(&s->shown.evicted_blocks, s->pool.evicted) != s->pool.evicted)
+    if (atomic_exchange(&s->shown.evicted_blocks, s->run.pool.evicted) != s->run.pool.evicted)
         checkpoints_show(s);
 }
 
@@ -127,7 +127,7 @@ static uint32_t before(const struct engine_sequence *q, uint32_t k) {
 /* Somebody else's name for q's k-th block; they have it at the same place. */
 static uint64_t other_holder(const struct stator *s, const struct engine_sequence *q, uint32_t k) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *other = &s->sequences[i];
+        const struct engine_sequence *other = &s->run.sequences[i];
         if (other != q && other->request != NULL && other->n_blocks > k && other->blocks[k] == q->blocks[k])
             return atomic_load(&other->request->id);
     }
@@ -139,16 +139,16 @@ void sequences_keep(struct stator *s, struct engine_sequence *q) {
     for (; q->shares && q->n_kept < q->done / KV_LAYOUT_BLOCK; q->n_kept++) {
         const int32_t *here = pictures_block(s, q->request, q->n_kept, buffer);
         CHECK(q->n_kept < q->n_blocks);
-        if (kv_pool_find(&s->pool, before(q, q->n_kept), here) != KV_POOL_NONE)
+        if (kv_pool_find(&s->run.pool, before(q, q->n_kept), here) != KV_POOL_NONE)
             return; /* another has computed the same: sequences_reuse */
-        kv_pool_keep(&s->pool, q->blocks[q->n_kept], before(q, q->n_kept), here);
+        kv_pool_keep(&s->run.pool, q->blocks[q->n_kept], before(q, q->n_kept), here);
         kv_disk_name(s, q, q->n_kept);
     }
 }
 
 /* q gives a block of its own, which is not kept, away for an equal one. */
 static void leave_block(struct stator *s, const struct engine_sequence *q, uint32_t block) {
-    kv_pool_leave(&s->pool, block, q->flights > 0 ? s->next_step : 0);
+    kv_pool_leave(&s->run.pool, block, q->flights > 0 ? s->run.next_step : 0);
 }
 
 /* Its finished blocks that another has kept before it did, for the other's: they have the same bytes, and
@@ -158,12 +158,12 @@ static void swap_equal(struct stator *s, struct engine_sequence *q) {
     int32_t buffer[KV_LAYOUT_BLOCK];
     for (; q->n_kept < q->done / KV_LAYOUT_BLOCK; sequences_keep(s, q)) {
         const int32_t *here = pictures_block(s, q->request, q->n_kept, buffer);
-        uint32_t kept = kv_pool_find(&s->pool, before(q, q->n_kept), here);
+        uint32_t kept = kv_pool_find(&s->run.pool, before(q, q->n_kept), here);
         if (kept == KV_POOL_NONE)
             continue; /* it is gone again */
         uint32_t own = q->blocks[q->n_kept];
         CHECK(own != kept);
-        kv_pool_hold(&s->pool, kept, name);
+        kv_pool_hold(&s->run.pool, kept, name);
         leave_block(s, q, own);
         q->blocks[q->n_kept++] = kept;
     }
@@ -177,7 +177,7 @@ static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uin
     uint32_t best = k;
     int32_t buffer[KV_LAYOUT_BLOCK];
     for (uint32_t at = before(q, k); k < sequences_last_shared(r); k++) {
-        at = kv_pool_find(&s->pool, at, pictures_block(s, r, k, buffer));
+        at = kv_pool_find(&s->run.pool, at, pictures_block(s, r, k, buffer));
         if (at == KV_POOL_NONE)
             break;
         uint32_t here = checkpoints_of(s, at);
@@ -197,11 +197,11 @@ bool sequences_hold_next(struct stator *s, struct engine_sequence *q) {
     const struct engine_request *r = q->request;
     const uint32_t k = q->n_kept;
     int32_t buffer[KV_LAYOUT_BLOCK];
-    uint32_t kept = kv_pool_find(&s->pool, before(q, k), pictures_block(s, r, k, buffer));
+    uint32_t kept = kv_pool_find(&s->run.pool, before(q, k), pictures_block(s, r, k, buffer));
     if (kept == KV_POOL_NONE)
         return false;
     CHECK(q->n_blocks <= k + 1 && q->n_cleared == q->n_blocks && k < q->reserved);
-    kv_pool_hold(&s->pool, kept, atomic_load(&r->id));
+    kv_pool_hold(&s->run.pool, kept, atomic_load(&r->id));
     if (q->n_blocks > k)
         leave_block(s, q, q->blocks[k]); /* its own, half full */
     q->blocks[k] = kept;
@@ -212,7 +212,7 @@ bool sequences_hold_next(struct stator *s, struct engine_sequence *q) {
 uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q) {
     CHECK(q->n_blocks == q->n_kept && q->n_blocks < q->reserved && q->flights == 0);
     kv_disk_before_take(s);
-    const uint32_t block = kv_pool_take_idle(&s->pool, atomic_load(&q->request->id), s->first_step);
+    const uint32_t block = kv_pool_take_idle(&s->run.pool, atomic_load(&q->request->id), s->run.first_step);
     if (block == KV_POOL_NONE)
         return block;
     q->blocks[q->n_blocks++] = block;
@@ -223,7 +223,7 @@ uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q) {
 void sequences_keep_next(struct stator *s, struct engine_sequence *q) {
     const uint32_t k = q->n_kept;
     int32_t buffer[KV_LAYOUT_BLOCK];
-    kv_pool_keep(&s->pool, q->blocks[k], before(q, k), pictures_block(s, q->request, k, buffer));
+    kv_pool_keep(&s->run.pool, q->blocks[k], before(q, k), pictures_block(s, q->request, k, buffer));
     kv_disk_name(s, q, k);
     q->n_kept++;
 }
@@ -247,7 +247,7 @@ void sequences_go_on(struct stator *s, struct engine_sequence *q, uint32_t block
           from <= blocks * KV_LAYOUT_BLOCK);
     while (q->n_blocks > blocks) {
         const uint32_t k = q->n_blocks - 1, block = q->blocks[k];
-        kv_pool_drop(&s->pool, block, s->pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
+        kv_pool_drop(&s->run.pool, block, s->run.pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
         q->n_blocks--;
     }
     q->n_kept = q->n_cleared = blocks;
@@ -262,7 +262,7 @@ void sequences_reuse(struct stator *s, struct engine_sequence *q) {
     swap_equal(s, q);
     const uint32_t from = q->done;
     uint32_t slot = CHECKPOINTS_NONE;
-    const uint32_t most = s->n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : sequences_last_shared(r);
+    const uint32_t most = s->run.n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : sequences_last_shared(r);
     while (q->n_kept < most && sequences_hold_next(s, q))
         q->done = q->n_kept * KV_LAYOUT_BLOCK;
     if (q->done != from && slot != CHECKPOINTS_NONE)
@@ -276,7 +276,7 @@ static bool take_blocks(struct stator *s, struct engine_sequence *q, uint32_t to
     bool all = true;
     while (all && q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens) {
         kv_disk_before_take(s);
-        const uint32_t block = kv_pool_take_idle(&s->pool, atomic_load(&q->request->id), first);
+        const uint32_t block = kv_pool_take_idle(&s->run.pool, atomic_load(&q->request->id), first);
         all = block != KV_POOL_NONE;
         if (all)
             q->blocks[q->n_blocks++] = block;
@@ -293,12 +293,12 @@ void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t
 }
 
 bool sequences_take_idle(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
-    return take_blocks(s, q, tokens, planning_stages(&s->planning) == 1 ? UINT64_MAX : s->first_step);
+    return take_blocks(s, q, tokens, planning_stages(&s->planning) == 1 ? UINT64_MAX : s->run.first_step);
 }
 
 static void show_peak(struct stator *s, uint32_t cache, uint32_t blocks) {
-    s->caches[cache].peak = ARITH_MAX(s->caches[cache].peak, blocks);
-    atomic_store(&s->used_blocks[cache], s->caches[cache].peak);
+    s->run.caches[cache].peak = ARITH_MAX(s->run.caches[cache].peak, blocks);
+    atomic_store(&s->used_blocks[cache], s->run.caches[cache].peak);
 }
 
 /* What it can ever need, which is taken as it is needed; of caches that are not PAGED at once. */
@@ -307,12 +307,12 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
     q->n_blocks = q->n_cleared = q->n_kept = q->reserved = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         const struct device_cache *d = &s->planning.devices[0].model.caches[i];
-        struct engine_cache *c = &s->caches[i];
+        struct engine_cache *c = &s->run.caches[i];
         uint32_t need = need_of(s, i, tokens);
         CHECK(need <= d->per_sequence);
         if (is_paged(s, i)) {
             q->reserved = need;
-            show_peak(s, i, s->reserved + need);
+            show_peak(s, i, s->run.reserved + need);
             continue;
         }
         CHECK(need <= c->n_free);
@@ -321,8 +321,8 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
         q->caches[i].n_blocks = need;
         show_peak(s, i, d->of_sequences - c->n_free);
     }
-    s->reserved += q->reserved;
-    CHECK(s->reserved <= s->pool.n_blocks);
+    s->run.reserved += q->reserved;
+    CHECK(s->run.reserved <= s->run.pool.n_blocks);
 }
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
@@ -330,8 +330,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->planning.want.context);
     struct engine_sequence *q = NULL;
     for (uint32_t i = 0; i < s->planning.want.sequences && q == NULL; i++)
-        if (s->sequences[i].request == NULL)
-            q = &s->sequences[i];
+        if (s->run.sequences[i].request == NULL)
+            q = &s->run.sequences[i];
     if (q == NULL || !has_room(s, tokens))
         return false;
     q->request = r;
@@ -346,7 +346,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     speculation_begin(s, q);
     checkpoints_begin(q);
     /* Who reads the rows of all tokens computes all tokens. */
-    q->shares = s->reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r) &&
+    q->shares = s->run.reuses && r->kind != STATOR_LOGITS && !r->measured && !pooling_takes_all(s, r) &&
                 !pooling_is_whole(s);
     uint64_t now = clock_ns();
     uint32_t before = atomic_load(&s->shown.free_blocks);
@@ -386,14 +386,14 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
     checkpoints_leave(s, q);
     while (q->n_blocks > 0) { /* from the end: the pool's invariant */
         uint32_t k = q->n_blocks - 1, block = q->blocks[k];
-        kv_pool_drop(&s->pool, block, s->pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
+        kv_pool_drop(&s->run.pool, block, s->run.pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
         q->n_blocks--;
     }
-    CHECK(q->reserved <= s->reserved);
-    s->reserved -= q->reserved;
+    CHECK(q->reserved <= s->run.reserved);
+    s->run.reserved -= q->reserved;
     q->reserved = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
-        struct engine_cache *c = &s->caches[i];
+        struct engine_cache *c = &s->run.caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)
             show(s, i, c->free[c->n_free++] = q->caches[i].table[k], 0);
         CHECK(c->n_free <= s->planning.devices[0].model.caches[i].of_sequences);

@@ -30,12 +30,12 @@ static uint32_t context_of(const struct stator *s, const struct planning_want *w
 
 void draft_lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
     const uint32_t context = context_of(s, want);
-    s->draft.rope_frequency =
-        carve_take(c, graph_angles_stride(&part_of(s)->graph) / 2, sizeof *s->draft.rope_frequency);
-    s->draft.turns = carve_take(c, want->sequences, sizeof *s->draft.turns);
+    s->run.draft.rope_frequency =
+        carve_take(c, graph_angles_stride(&part_of(s)->graph) / 2, sizeof *s->run.draft.rope_frequency);
+    s->run.draft.turns = carve_take(c, want->sequences, sizeof *s->run.draft.turns);
     int32_t *held = carve_take(c, (uint64_t)want->sequences * context, sizeof *held);
     for (uint32_t i = 0; i < want->sequences && c->base != NULL; i++)
-        s->sequences[i].speculation.draft = (struct draft_cache){.held = held + (size_t)i * context};
+        s->run.sequences[i].speculation.draft = (struct draft_cache){.held = held + (size_t)i * context};
 }
 
 void draft_begin(struct draft_cache *d) {
@@ -110,11 +110,11 @@ static uint32_t go_back(const struct stator *s, struct engine_sequence *q) {
  */
 static uint32_t choose(struct stator *s) {
     const uint32_t all = s->planning.want.sequences;
-    struct draft_turn *turns = s->draft.turns;
+    struct draft_turn *turns = s->run.draft.turns;
     uint32_t n_guessing = 0, n = 0, n_short = 0, taken = 0;
     uint32_t spare = step_fill_spare(s, &n_guessing);
     for (uint32_t k = 0; k < all && spare > 0; k++) {
-        struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % all];
+        struct engine_sequence *q = &s->run.sequences[(s->run.next_sequence + k) % all];
         if (!generates(q))
             continue;
         CHECK(n_guessing > 0);
@@ -144,7 +144,7 @@ static uint32_t choose(struct stator *s) {
 static uint32_t take_state(const struct stator *s, struct step_header *h, uint8_t *slot, uint32_t cache,
                            const struct draft_turn *t) {
     const struct draft_cache *d = &t->q->speculation.draft;
-    const uint32_t own = (uint32_t)(t->q - s->sequences);
+    const uint32_t own = (uint32_t)(t->q - s->run.sequences);
     const uint32_t copy = part_of(s)->model.caches[cache].of_sequences + own;
     CHECK(copy < part_of(s)->model.caches[cache].n_blocks);
     if (d->n_held == 0)
@@ -156,7 +156,7 @@ static uint32_t take_state(const struct stator *s, struct step_header *h, uint8_
 
 static void add_tables(const struct stator *s, struct step_header *h, uint8_t *slot,
                        const struct draft_turn *t) {
-    const uint32_t sequence = (uint32_t)(t->q - s->sequences);
+    const uint32_t sequence = (uint32_t)(t->q - s->run.sequences);
     for (uint32_t i = 0; i < h->n_caches; i++) {
         const uint32_t per_sequence = part_of(s)->model.caches[i].per_sequence;
         uint32_t *table =
@@ -173,7 +173,7 @@ static void add_turn(const struct stator *s, struct step_header *h, uint8_t *slo
                      const struct draft_turn *t) {
     struct draft_cache *d = &t->q->speculation.draft;
     const struct engine_request *r = t->q->request;
-    const uint32_t sequence = (uint32_t)(t->q - s->sequences);
+    const uint32_t sequence = (uint32_t)(t->q - s->run.sequences);
     int32_t *tokens = (int32_t *)(void *)(slot + h->at_tokens) + h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(void *)(slot + h->at_chunks);
     CHECK(h->n_tokens + t->n <= s->planning.want.batch);
@@ -185,7 +185,7 @@ static void add_turn(const struct stator *s, struct step_header *h, uint8_t *slo
         const uint32_t place = d->n_held + i;
         tokens[i] = place < r->n_tokens ? r->tokens[place] : d->tokens[place - r->n_tokens];
         d->held[place] = tokens[i];
-        step_writer_angles(&part_of(s)->graph, s->draft.rope_frequency, h, slot, h->n_tokens + i,
+        step_writer_angles(&part_of(s)->graph, s->run.draft.rope_frequency, h, slot, h->n_tokens + i,
                            step_writer_text(place));
     }
     add_tables(s, h, slot, t);
@@ -203,11 +203,11 @@ static stator_status wait(struct stator *s, struct device *device, uint32_t slot
         stator_status st = device->vtable->wait(device, slot, LOOK_NS, &ended, e);
         if (st != STATOR_OK)
             return st;
-        if (!ended && clock_ns() - began > s->deadline_ns)
+        if (!ended && clock_ns() - began > s->run.deadline_ns)
             return error_set(e, STATOR_DEVICE,
                              "%s: wait: a step of the draft model has not ended after %.1f s: the device or "
                              "its driver hangs",
-                             part_of(s)->facts.name, (double)s->deadline_ns * 1e-9);
+                             part_of(s)->facts.name, (double)s->run.deadline_ns * 1e-9);
     }
     return STATOR_OK;
 }
@@ -216,7 +216,7 @@ static stator_status wait(struct stator *s, struct device *device, uint32_t slot
 static stator_status run_step(struct stator *s, uint32_t n, const struct step_pick **picks, stator_error *e) {
     struct speculation_shown *shown = &s->shown.speculation;
     struct device *device = s->devices[planning_draft_at(&s->planning)].device;
-    const uint32_t number = (uint32_t)(s->draft.step % part_of(s)->model.slots);
+    const uint32_t number = (uint32_t)(s->run.draft.step % part_of(s)->model.slots);
     uint8_t *slot = device->vtable->step_slot(device, number);
     struct step_header *h = (struct step_header *)(void *)slot;
     h->run_body = 1;
@@ -224,8 +224,8 @@ static stator_status run_step(struct stator *s, uint32_t n, const struct step_pi
     for (uint32_t i = 0; i < h->n_caches; i++)
         h->cache[i].n_fill = 0;
     for (uint32_t i = 0; i < n; i++)
-        add_turn(s, h, slot, &s->draft.turns[i]);
-    const struct engine_step step = {.number = s->draft.step,
+        add_turn(s, h, slot, &s->run.draft.turns[i]);
+    const struct engine_step step = {.number = s->run.draft.step,
                                      .at = planning_draft_at(&s->planning),
                                      .n_tokens = h->n_tokens,
                                      .n_rows = h->n_rows};
@@ -236,7 +236,7 @@ static stator_status run_step(struct stator *s, uint32_t n, const struct step_pi
     if (st != STATOR_OK)
         return st;
     trace_step(s, &step);
-    s->draft.step++;
+    s->run.draft.step++;
     atomic_fetch_add(&shown->draft_steps, 1);
     atomic_fetch_add(&shown->draft_tokens, step.n_tokens);
     atomic_fetch_add(&shown->draft_ns, clock_ns() - began);
@@ -274,12 +274,12 @@ stator_status draft_run(struct stator *s, stator_error *e) {
             return st;
         uint32_t kept = 0;
         for (uint32_t i = 0; i < n; i++) {
-            struct draft_turn t = s->draft.turns[i];
+            struct draft_turn t = s->run.draft.turns[i];
             if (!t.row || !take(s, &t, picks++))
                 continue;
             t.n = 1;
             t.guess = true;
-            s->draft.turns[kept++] = t;
+            s->run.draft.turns[kept++] = t;
         }
         n = kept;
     }

@@ -50,12 +50,12 @@ static stator_status run(const struct stator *s, const struct pass *p, stator_er
     stator_status st = submit(s, p, e);
     while (st == STATOR_OK && !ended) {
         st = wait_for(s, p, &ended, e);
-        if (st == STATOR_OK && !ended && clock_ns() - begin > s->deadline_ns)
+        if (st == STATOR_OK && !ended && clock_ns() - begin > s->run.deadline_ns)
             return error_set(e, STATOR_DEVICE,
                              "%s: wait: guesses of %u tokens have not ended after %.1f s: the device or its "
                              "driver hangs",
                              s->planning.devices[p->last].facts.name, p->h->n_tokens,
-                             (double)s->deadline_ns * 1e-9);
+                             (double)s->run.deadline_ns * 1e-9);
     }
     return st;
 }
@@ -73,7 +73,7 @@ static void add_token(struct stator *s, const struct pass *p, struct engine_sequ
     const struct engine_request *r = q->request;
     const struct speculation *g = &q->speculation;
     const uint32_t n = p->h->n_tokens, position = r->n_tokens - 1 + k;
-    const uint32_t sequence = (uint32_t)(q - s->sequences);
+    const uint32_t sequence = (uint32_t)(q - s->run.sequences);
     CHECK(n < s->planning.want.batch && (k == 0 || k <= g->n_ahead));
     if (!sequences_take_idle(s, q, position + 1))
         return;
@@ -136,7 +136,7 @@ stator_status nextn_follow(struct stator *s, struct engine_step *step, stator_er
         if (st == STATOR_OK)
             trace_guess(s, step, k + 1, p.h, picks);
         for (uint32_t i = 0; st == STATOR_OK && i < p.h->n_chunks; i++) {
-            struct speculation *g = &s->sequences[chunks[i].slot].speculation;
+            struct speculation *g = &s->run.sequences[chunks[i].slot].speculation;
             CHECK(g->n_ahead < CONFIG_MOST_GUESSES);
             if (picks[i].finite)
                 g->ahead[g->n_ahead++] = picks[i].token;

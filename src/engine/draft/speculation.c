@@ -18,7 +18,7 @@ void speculation_lay_out(struct stator *s, const struct planning_want *want, str
         struct ngram g;
         ngram_lay_out(&g, c, want->context);
         if (c->base != NULL)
-            s->sequences[i].speculation.ngram = g;
+            s->run.sequences[i].speculation.ngram = g;
     }
 }
 
@@ -128,24 +128,24 @@ static uint32_t load_at(uint32_t sequences) {
 
 /* One sequence alone has its pace instead. */
 static bool load_allows(const struct stator *s, uint32_t sequences) {
-    return sequences <= 1 || speculation_load_drafts(&s->loads.of[load_at(sequences)]);
+    return sequences <= 1 || speculation_load_drafts(&s->run.loads.of[load_at(sequences)]);
 }
 
 bool speculation_may_draft(struct stator *s, uint32_t sequences) {
-    s->loads.now = sequences;
+    s->run.loads.now = sequences;
     return load_allows(s, sequences);
 }
 
 /* Time counts from the delivery before, if that step was of the same kind. */
 void speculation_time(struct stator *s, const struct engine_step *step, uint64_t tokens) {
-    struct speculation_loads *l = &s->loads;
+    struct speculation_loads *l = &s->run.loads;
     const bool same = step->generating == l->generating && step->drafts == l->drafts;
     if (s->planning.want.guesses > 0 && step->generating > 1 && same &&
         step->drafts == load_allows(s, step->generating))
-        speculation_load_step(&l->of[load_at(step->generating)], tokens, s->step_ns - l->at_ns);
+        speculation_load_step(&l->of[load_at(step->generating)], tokens, s->run.step_ns - l->at_ns);
     l->generating = step->generating;
     l->drafts = step->drafts;
-    l->at_ns = s->step_ns;
+    l->at_ns = s->run.step_ns;
 }
 
 uint32_t speculation_most(const struct stator *s, const struct engine_sequence *q) {
@@ -153,7 +153,7 @@ uint32_t speculation_most(const struct stator *s, const struct engine_sequence *
     const struct speculation_pace *p = &q->speculation.pace;
     if (s->planning.want.guesses == 0 || p->rest > 0 || r->guesses == STATOR_BENCH_NO_GUESSES)
         return 0;
-    if (r->guesses != STATOR_BENCH_REPLAY && !load_allows(s, s->loads.now))
+    if (r->guesses != STATOR_BENCH_REPLAY && !load_allows(s, s->run.loads.now))
         return 0;
     /* Of n + 1 tokens that may come the last is not computed with. */
     const uint32_t left = r->n_prompt + r->max_new - r->n_tokens;

@@ -46,7 +46,7 @@ stator_status stator_get_blocks(stator *s, size_t cache, size_t first, stator_bl
     if (cache >= s->planning.devices[0].graph.n_caches)
         return error_set(e, STATOR_USAGE, "stator_get_blocks: there is no cache %zu, the model has %u", cache,
                          s->planning.devices[0].graph.n_caches);
-    const _Atomic uint64_t *shown = s->caches[cache].shown;
+    const _Atomic uint64_t *shown = s->run.caches[cache].shown;
     for (size_t i = first; i < s->planning.devices[0].model.caches[cache].n_blocks && *n < capacity; i++) {
         uint64_t v = atomic_load_explicit(&shown[i], memory_order_relaxed);
         uint32_t holders = v & UINT16_MAX;

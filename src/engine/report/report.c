@@ -329,7 +329,7 @@ stator_status stator_audit_ranks(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
     if (!s->front.started || s->planning.config.cluster.n < 2 || s->planning.stage > 0)
         return STATOR_OK;
-    const uint64_t end = clock_ns() + ARITH_MIN(s->deadline_ns, ASK_MOST_NS);
+    const uint64_t end = clock_ns() + ARITH_MIN(s->run.deadline_ns, ASK_MOST_NS);
     const uint32_t asked = atomic_load(&s->report.asked) + 1;
     s->report.knows_ranks = false;
     atomic_store(&s->report.asked, asked);

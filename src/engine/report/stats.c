@@ -25,7 +25,7 @@ static uint64_t saved_ns(const struct stator *s, uint64_t tokens, uint64_t waite
 }
 
 static void add_kv_files(const struct stator *s, stator_stats *all) {
-    const struct kv_jobs *j = &s->kv_disk.jobs;
+    const struct kv_jobs *j = &s->run.kv_disk.jobs;
     all->kv_files = atomic_load(&j->shown.files);
     all->kv_file_bytes = atomic_load(&j->shown.bytes_held);
     all->kv_files_read = atomic_load(&j->shown.files_read);
@@ -34,13 +34,13 @@ static void add_kv_files(const struct stator *s, stator_stats *all) {
     all->kv_files_written = atomic_load(&j->shown.files_written);
     all->kv_bytes_written = atomic_load(&j->shown.bytes_written);
     all->kv_write_ns = atomic_load(&j->shown.write_ns);
-    all->kv_files_lost = atomic_load(&s->kv_disk.lost);
-    all->kv_hits = atomic_load(&s->kv_disk.hits);
-    all->kv_tokens = atomic_load(&s->kv_disk.tokens);
-    all->kv_wait_ns = atomic_load(&s->kv_disk.wait_ns);
+    all->kv_files_lost = atomic_load(&s->run.kv_disk.lost);
+    all->kv_hits = atomic_load(&s->run.kv_disk.hits);
+    all->kv_tokens = atomic_load(&s->run.kv_disk.tokens);
+    all->kv_wait_ns = atomic_load(&s->run.kv_disk.wait_ns);
     all->kv_saved_ns = saved_ns(s, all->kv_tokens, all->kv_wait_ns);
-    all->slots_saved = atomic_load(&s->kv_disk.saves);
-    all->slots_restored = atomic_load(&s->kv_disk.restores);
+    all->slots_saved = atomic_load(&s->run.kv_disk.saves);
+    all->slots_restored = atomic_load(&s->run.kv_disk.restores);
 }
 
 static void add_helped(const struct stator *s, stator_stats *all) {
@@ -75,7 +75,7 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
                         .blocks_evicted = atomic_load(&s->shown.evicted_blocks),
                         .prefix_hits = atomic_load(&s->shown.hits),
                         .tokens_cached = atomic_load(&s->shown.tokens_cached),
-                        .checkpoints = s->n_checkpoints,
+                        .checkpoints = s->run.n_checkpoints,
                         .checkpoints_used = atomic_load(&s->shown.checkpoints_used),
                         .checkpoints_taken = atomic_load(&s->shown.checkpoints_taken),
                         .checkpoints_resumed = atomic_load(&s->shown.checkpoints_resumed)};
@@ -105,8 +105,8 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
     uint64_t now = clock_ns();
     all.stuck_ns = moved != 0 && now > moved ? now - moved : 0;
     if (atomic_load(&s->shown.fault)) {
-        all.fault = s->broken_why.code;
-        snprintf(all.fault_text, sizeof all.fault_text, "%.255s", s->broken_why.text);
+        all.fault = s->run.broken_why.code;
+        snprintf(all.fault_text, sizeof all.fault_text, "%.255s", s->run.broken_why.text);
     }
     ARGUMENTS_WRITE(stats, &all);
     return STATOR_OK;

@@ -7,15 +7,15 @@
 /* How many of the waiting slots are this one. */
 static uint32_t times_waiting(const struct stator *s, uint32_t slot) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_waiting; i++)
-        n += s->waiting[i] == slot;
+    for (uint32_t i = 0; i < s->run.n_waiting; i++)
+        n += s->run.waiting[i] == slot;
     return n;
 }
 
 static uint32_t times_running(const struct stator *s, const struct engine_request *r) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        n += s->sequences[i].request == r;
+        n += s->run.sequences[i].request == r;
     return n;
 }
 
@@ -24,7 +24,7 @@ static bool owns_its_rows(const struct stator *s, const struct engine_request *r
     if (r->rows == NULL)
         return true;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_request *other = s->sequences[i].request;
+        const struct engine_request *other = s->run.sequences[i].request;
         if (other != NULL && other != r && other->rows == r->rows)
             return false;
     }
@@ -47,7 +47,7 @@ void balance_check(const struct stator *s) {
     CHECK(sequences_are_balanced(s));
     CHECK(checkpoints_are_whole(s));
     CHECK(pipeline_is_balanced(s));
-    CHECK(s->n_waiting <= s->front.n_requests);
+    CHECK(s->run.n_waiting <= s->front.n_requests);
     for (uint32_t i = 0; i < s->front.n_requests; i++) {
         const struct engine_request *r = &s->front.requests[i];
         const uint32_t waits = times_waiting(s, i), runs = times_running(s, r);

@@ -144,11 +144,11 @@ static void take_commands(struct stator *s) {
     struct engine_command c;
     stator_status status;
     while (ring_pop(s->front.commands, &c)) {
-        CHECK(s->n_waiting < s->front.n_requests && c.submit < s->front.n_requests);
+        CHECK(s->run.n_waiting < s->front.n_requests && c.submit < s->front.n_requests);
         struct engine_request *r = &s->front.requests[c.submit];
         CHECK(atomic_load(&r->id) != 0); /* the request was submitted and has not ended */
         if (r->slots.action == ACTION_NOT || !kv_slots_take(s, r)) {
-            s->waiting[s->n_waiting++] = c.submit;
+            s->run.waiting[s->run.n_waiting++] = c.submit;
             continue;
         }
         const stator_reason reason = end_of(r, &status);
@@ -159,7 +159,7 @@ static void take_commands(struct stator *s) {
 /* Ends sequences that were cancelled or have failed, once no step in flight carries them. */
 static void drop_ended(struct stator *s) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        struct engine_sequence *q = &s->sequences[i];
+        struct engine_sequence *q = &s->run.sequences[i];
         if (q->request == NULL || q->flights > 0 || kv_disk_holds(q))
             continue;
         stator_status status = STATOR_FAILED;
@@ -172,35 +172,35 @@ static void drop_ended(struct stator *s) {
             finish(s, q, STATOR_REASON_CANCELLED, STATOR_OK, "");
     }
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < s->n_waiting; i++) {
-        struct engine_request *r = &s->front.requests[s->waiting[i]];
+    for (uint32_t i = 0; i < s->run.n_waiting; i++) {
+        struct engine_request *r = &s->front.requests[s->run.waiting[i]];
         if (step_fill_cancelled(r))
             emit_done(s, r, 0, 0, STATOR_REASON_CANCELLED, STATOR_OK, "");
         else
-            s->waiting[kept++] = s->waiting[i];
+            s->run.waiting[kept++] = s->run.waiting[i];
     }
-    s->n_waiting = kept;
+    s->run.n_waiting = kept;
 }
 
 static void admit_waiting(struct stator *s) {
-    for (uint32_t i = 0; i < s->n_waiting && s->broken; i++)
-        emit_done(s, &s->front.requests[s->waiting[i]], 0, 0, STATOR_REASON_FAILED, s->broken_why.code,
-                  s->broken_why.text);
-    if (s->broken)
-        s->n_waiting = 0;
+    for (uint32_t i = 0; i < s->run.n_waiting && s->run.broken; i++)
+        emit_done(s, &s->front.requests[s->run.waiting[i]], 0, 0, STATOR_REASON_FAILED,
+                  s->run.broken_why.code, s->run.broken_why.text);
+    if (s->run.broken)
+        s->run.n_waiting = 0;
     uint32_t kept = 0;
     bool full = false;
-    for (uint32_t i = 0; i < s->n_waiting; i++) {
-        uint32_t slot = s->waiting[i];
+    for (uint32_t i = 0; i < s->run.n_waiting; i++) {
+        uint32_t slot = s->run.waiting[i];
         /* Requests are admitted in the order of arrival. One that waits for rows of a reader does not block
          * later ones. */
         bool rows = s->front.requests[slot].kind == STATOR_GENERATE || sequences_take_rows(s, slot);
         if (!full && rows && sequences_admit(s, slot))
             continue;
         full = full || rows;
-        s->waiting[kept++] = slot;
+        s->run.waiting[kept++] = slot;
     }
-    s->n_waiting = kept;
+    s->run.n_waiting = kept;
 }
 
 static void fail(struct engine_sequence *q, const char *why) {
@@ -212,15 +212,15 @@ static void fail(struct engine_sequence *q, const char *why) {
 /* A device has failed. Steps in flight never end, no further step begins, and all requests fail. */
 static void fail_all(struct stator *s, const stator_error *e) {
     CHECK(e->code != STATOR_OK);
-    s->broken = true;
-    s->broken_why = *e;
+    s->run.broken = true;
+    s->run.broken_why = *e;
     atomic_store(&s->shown.fault, 1);
     pipeline_drain(s);
     kv_disk_settle(s);
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        s->sequences[i].flights = 0;
-        if (s->sequences[i].request != NULL)
-            finish(s, &s->sequences[i], STATOR_REASON_FAILED, e->code, e->text);
+        s->run.sequences[i].flights = 0;
+        if (s->run.sequences[i].request != NULL)
+            finish(s, &s->run.sequences[i], STATOR_REASON_FAILED, e->code, e->text);
     }
 }
 
@@ -251,7 +251,7 @@ static bool choose(struct stator *s, struct engine_sequence *q, const float *log
     else if (plain)
         *token = pick->token;
     else if (*allowed == NULL || !constraint_is_empty(s, *allowed))
-        *token = sampler_pick(&s->sampler, set, logits, *allowed, r->tokens, r->n_tokens,
+        *token = sampler_pick(&s->run.sampler, set, logits, *allowed, r->tokens, r->n_tokens,
                               r->n_tokens - r->n_prompt, r->n_tokens);
     return true;
 }
@@ -293,8 +293,8 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
                      const struct step_pick *pick, int32_t *taken) {
     struct engine_request *r = q->request;
     if (q->prompt_done_ns == 0) {
-        q->prompt_done_ns = s->step_ns;
-        atomic_store(&r->shown.prompt_done_ns, s->step_ns);
+        q->prompt_done_ns = s->run.step_ns;
+        atomic_store(&r->shown.prompt_done_ns, s->run.step_ns);
     }
     if (!pick->finite) {
         fail(q,
@@ -314,10 +314,10 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
         return false;
     }
     struct outbox_event ev = {
-        .kind = STATOR_EVENT_TOKEN, .token = token, .position = r->n_tokens, .time_ns = s->step_ns};
+        .kind = STATOR_EVENT_TOKEN, .token = token, .position = r->n_tokens, .time_ns = s->run.step_ns};
     if (r->logprobs)
         ev.n_top =
-            sampler_logprobs(&s->sampler, logits, allowed, token, r->top_logprobs, &ev.logprob, ev.top);
+            sampler_logprobs(&s->run.sampler, logits, allowed, token, r->top_logprobs, &ev.logprob, ev.top);
     *taken = token;
     return put_token(s, q, &ev);
 }
@@ -330,7 +330,7 @@ static void take_only(struct stator *s, struct engine_sequence *q) {
         const struct outbox_event ev = {.kind = STATOR_EVENT_TOKEN,
                                         .token = constraint_only(s, r),
                                         .position = r->n_tokens,
-                                        .time_ns = s->step_ns};
+                                        .time_ns = s->run.step_ns};
         if (ev.token < 0)
             return;
         q->speculation.unseen++;
@@ -346,7 +346,7 @@ static void take_vector(struct stator *s, struct engine_sequence *q, const float
         fail(q, pooling_not_finite);
     if (q->failed || step_fill_cancelled(r) || !pooling_take(s, r, row))
         return;
-    q->prompt_done_ns = s->step_ns;
+    q->prompt_done_ns = s->run.step_ns;
     const struct outbox_event ev = {
         .kind = STATOR_EVENT_VECTOR, .logits = r->rows->row[0], .n_values = pooling_end(s, r)};
     tell(s, r, &ev);
@@ -374,7 +374,7 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
             break;
         }
         kept++;
-        if (!s->has_states) { /* K and V of the accepted token are stored already */
+        if (!s->run.has_states) { /* K and V of the accepted token are stored already */
             q->done++;
             atomic_store(&q->request->shown.done, q->done);
             sequences_keep(s, q);
@@ -465,9 +465,9 @@ static stator_status deliver(struct stator *s, struct engine_step *step, bool *s
     CHECK(!step->running && step->at + 1 == s->planning.n_devices);
     struct device *d = s->devices[step->at].device;
     uint32_t slot = (uint32_t)(step->number % s->planning.devices[step->at].model.slots);
-    s->step_ns = clock_ns();
+    s->run.step_ns = clock_ns();
     if (step->ended_ns == 0)
-        step->ended_ns = s->step_ns;
+        step->ended_ns = s->run.step_ns;
     const float *logits = d->vtable->logits(d, slot);
     const struct step_pick *picks = d->vtable->picks(d, slot);
     if (step->reader != NULL)
@@ -509,7 +509,7 @@ static bool work(struct stator *s, stator_error *e, stator_status *st) {
 
 /* Waits for a command. Over several hosts it also tells the other ranks that this one is alive. */
 static stator_status idle(struct stator *s, stator_error *e) {
-    const bool others = s->planning.config.cluster.n > 1 && !s->broken;
+    const bool others = s->planning.config.cluster.n > 1 && !s->run.broken;
     const uint32_t asked = atomic_load(&s->report.asked);
     const bool asks = others && asked != atomic_load(&s->report.told);
     stator_status st = STATOR_OK;
@@ -518,15 +518,15 @@ static stator_status idle(struct stator *s, stator_error *e) {
     s->report.collecting = asked;
     ring_wait(s->front.commands, kv_moves_wait(s) ? MOVE_NS
                                  : asks           ? ASK_NS
-                                 : others         ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS)
+                                 : others         ? ARITH_MIN(s->run.deadline_ns / 8, PULSE_NS)
                                                   : UINT64_MAX);
     for (uint32_t i = 0; i < s->planning.n_devices && others && st == STATOR_OK; i++) {
         struct engine_device *d = &s->devices[i];
         struct device_note note;
         bool noted = false;
         if (d->device->vtable->alive != NULL)
-            st = d->device->vtable->alive(d->device, s->deadline_ns, asks && d->noted != asked ? &note : NULL,
-                                          &noted, e);
+            st = d->device->vtable->alive(d->device, s->run.deadline_ns,
+                                          asks && d->noted != asked ? &note : NULL, &noted, e);
         if (!noted)
             continue;
         CHECK(s->report.n_notes < DEVICE_MAX);
@@ -547,7 +547,7 @@ enum loop_next loop_round(struct stator *s) {
     st = STATOR_OK;
     drop_ended(s);
     admit_waiting(s);
-    const bool moved = !s->broken && work(s, &e, &st);
+    const bool moved = !s->run.broken && work(s, &e, &st);
     if (st != STATOR_OK)
         fail_all(s, &e);
 #ifdef STATOR_DEBUG
@@ -555,7 +555,7 @@ enum loop_next loop_round(struct stator *s) {
 #endif
     if (st != STATOR_OK || moved)
         return LOOP_AGAIN;
-    if (s->broken)
+    if (s->run.broken)
         return LOOP_COMMANDS;
     return pipeline_works(s) ? LOOP_DEVICES : kv_moves_wait(s) ? LOOP_SOON : LOOP_COMMANDS;
 }
@@ -574,8 +574,8 @@ void loop_wait(struct stator *s, enum loop_next next) {
 void loop_run(struct stator *s) {
     while (!stopping(s))
         loop_wait(s, loop_round(s));
-    const uint64_t whole = s->first_step;
+    const uint64_t whole = s->run.first_step;
     pipeline_drain(s);
-    if (!s->broken)
+    if (!s->run.broken)
         kv_disk_flush(s, whole);
 }

@@ -35,7 +35,7 @@ static enum picture_filter filter_of(const struct stator *s) {
 
 void pictures_lay_out(struct stator *s, struct carve *c) {
     const uint32_t n = s->planning.pictures.n;
-    s->pictures.places = carve_take(c, n, sizeof *s->pictures.places);
+    s->run.pictures.places = carve_take(c, n, sizeof *s->run.pictures.places);
     struct request_picture *of = carve_take(c, (uint64_t)s->front.n_requests * n, sizeof *of);
     for (uint32_t i = 0; i < s->front.n_requests && c->base != NULL; i++)
         s->front.requests[i].pictures = of + (size_t)i * n;
@@ -55,7 +55,7 @@ static stator_status find_token(const struct stator *s, const char *name, int32_
 }
 
 stator_status pictures_open(struct stator *s, void *memory, stator_error *e) {
-    struct engine_pictures *p = &s->pictures;
+    struct engine_pictures *p = &s->run.pictures;
     const struct planning_pictures *planned = &s->planning.pictures;
     for (uint32_t i = 0; i < planned->n; i++)
         p->places[i] = (struct picture_place){.memory = (uint8_t *)memory + i * planned->each};
@@ -121,7 +121,7 @@ static stator_status look(const struct stator *s, const stator_picture *p, size_
 static uint64_t count_markers(const struct stator *s, const stator_request *r) {
     uint64_t n = 0;
     for (size_t i = 0; i < r->n_tokens; i++)
-        n += r->tokens[i] == s->pictures.marker;
+        n += r->tokens[i] == s->run.pictures.marker;
     return n;
 }
 
@@ -144,13 +144,13 @@ static stator_status check(const struct stator *s, const stator_request *r, stat
     if (markers != r->n_pictures)
         return error_set(e, STATOR_USAGE,
                          "the prompt has %" PRIu64 " places for pictures (%s), the request %zu pictures",
-                         markers, s->pictures.marker_name, r->n_pictures);
+                         markers, s->run.pictures.marker_name, r->n_pictures);
     return STATOR_OK;
 }
 
 /* A number for a loaded picture: its serial, and its place + 1. */
 static uint64_t number_of(const struct stator *s, const struct picture_place *p) {
-    return (uint64_t)(uint32_t)p->serial << 32 | (uint64_t)(p - s->pictures.places + 1);
+    return (uint64_t)(uint32_t)p->serial << 32 | (uint64_t)(p - s->run.pictures.places + 1);
 }
 
 /* The place of such a number; NULL: it is none, or was dropped. Under `lock`. */
@@ -158,7 +158,7 @@ static struct picture_place *loaded_place(const struct stator *s, uint64_t numbe
     const uint64_t at = number & UINT32_MAX;
     if (at == 0 || at > s->planning.pictures.n)
         return NULL;
-    struct picture_place *p = &s->pictures.places[at - 1];
+    struct picture_place *p = &s->run.pictures.places[at - 1];
     return p->filled && p->holders > 0 && number_of(s, p) == number ? p : NULL;
 }
 
@@ -172,7 +172,7 @@ static stator_status tokens_of(const struct stator *s, const stator_request *r, 
         *tokens = size.tokens;
         return st;
     }
-    pthread_mutex_t *lock = (pthread_mutex_t *)&s->pictures.lock; /* the caller's in all but that */
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->run.pictures.lock; /* the caller's in all but that */
     pthread_mutex_lock(lock);
     const struct picture_place *p = loaded_place(s, r->loaded[i]);
     *tokens = p != NULL ? p->size.tokens : 0;
@@ -206,8 +206,8 @@ static stator_status decode(struct stator *s, const stator_picture *p, size_t wh
     if (st != STATOR_OK)
         return st;
     const uint64_t pixels = arith_round_up(head.pixel_bytes, CARVE_ALIGN);
-    uint8_t *scratch = s->pictures.decode + pixels;
-    st = picture_decode(p->data, p->length, &head, s->pictures.decode, scratch, &picture, e);
+    uint8_t *scratch = s->run.pictures.decode + pixels;
+    st = picture_decode(p->data, p->length, &head, s->run.pictures.decode, scratch, &picture, e);
     if (st != STATOR_OK) {
         error_prefix(e, "picture %zu", which);
         return st;
@@ -221,11 +221,11 @@ static stator_status decode(struct stator *s, const stator_picture *p, size_t wh
 /* The place that has this picture, one holder more; NULL: there is none. Under `lock`. */
 static struct picture_place *hold_known(struct stator *s, const uint8_t hash[SHA256_BYTES]) {
     for (uint32_t i = 0; i < s->planning.pictures.n; i++) {
-        struct picture_place *p = &s->pictures.places[i];
+        struct picture_place *p = &s->run.pictures.places[i];
         if (!p->filled || memcmp(p->hash, hash, SHA256_BYTES) != 0)
             continue;
         p->holders++;
-        p->used = ++s->pictures.uses;
+        p->used = ++s->run.pictures.uses;
         return p;
     }
     return NULL;
@@ -235,7 +235,7 @@ static struct picture_place *hold_known(struct stator *s, const uint8_t hash[SHA
 static struct picture_place *hold_free(struct stator *s) {
     struct picture_place *oldest = NULL;
     for (uint32_t i = 0; i < s->planning.pictures.n; i++) {
-        struct picture_place *p = &s->pictures.places[i];
+        struct picture_place *p = &s->run.pictures.places[i];
         if (p->holders == 0 && (oldest == NULL || p->used < oldest->used))
             oldest = p;
     }
@@ -243,18 +243,18 @@ static struct picture_place *hold_free(struct stator *s) {
         return NULL;
     oldest->filled = false;
     oldest->holders = 1;
-    oldest->used = ++s->pictures.uses;
+    oldest->used = ++s->run.pictures.uses;
     return oldest;
 }
 
 /* A place for a picture that no place had a moment ago. Under `decoding`. */
 static stator_status fill_one(struct stator *s, const stator_picture *p, size_t which,
                               const uint8_t hash[SHA256_BYTES], struct picture_place **out, stator_error *e) {
-    pthread_mutex_lock(&s->pictures.lock);
+    pthread_mutex_lock(&s->run.pictures.lock);
     struct picture_place *known =
         hold_known(s, hash); /* the picture that was decoded before may have been this one */
     struct picture_place *place = known != NULL ? known : hold_free(s);
-    pthread_mutex_unlock(&s->pictures.lock);
+    pthread_mutex_unlock(&s->run.pictures.lock);
     if (place == NULL)
         return error_set(e, STATOR_BUSY,
                          "all %u places for pictures (vision.pictures) are in use: try again when a request "
@@ -264,17 +264,17 @@ static stator_status fill_one(struct stator *s, const stator_picture *p, size_t 
     if (known != NULL)
         return STATOR_OK;
     stator_status st = decode(s, p, which, place, e);
-    pthread_mutex_lock(&s->pictures.lock);
+    pthread_mutex_lock(&s->run.pictures.lock);
     CHECK(place->holders == 1 && !place->filled);
     if (st == STATOR_OK) {
         memcpy(place->hash, hash, SHA256_BYTES);
         atomic_store(&place->encoded, false);
-        place->serial = s->pictures.serials = s->pictures.serials % INT32_MAX + 1;
+        place->serial = s->run.pictures.serials = s->run.pictures.serials % INT32_MAX + 1;
         place->filled = true;
     } else {
         place->holders = 0;
     }
-    pthread_mutex_unlock(&s->pictures.lock);
+    pthread_mutex_unlock(&s->run.pictures.lock);
     return st;
 }
 
@@ -285,26 +285,26 @@ static stator_status take_one(struct stator *s, const stator_picture *p, size_t 
     sha256_init(&h);
     sha256_bytes(&h, p->data, p->length);
     sha256_final(&h, hash);
-    pthread_mutex_lock(&s->pictures.lock);
+    pthread_mutex_lock(&s->run.pictures.lock);
     *out = hold_known(s, hash);
-    pthread_mutex_unlock(&s->pictures.lock);
+    pthread_mutex_unlock(&s->run.pictures.lock);
     if (*out != NULL)
         return STATOR_OK;
-    pthread_mutex_lock(&s->pictures.decoding);
+    pthread_mutex_lock(&s->run.pictures.decoding);
     stator_status st = fill_one(s, p, which, hash, out, e);
-    pthread_mutex_unlock(&s->pictures.decoding);
+    pthread_mutex_unlock(&s->run.pictures.decoding);
     return st;
 }
 
 static stator_status take_loaded(struct stator *s, uint64_t number, size_t which, struct picture_place **out,
                                  stator_error *e) {
-    pthread_mutex_lock(&s->pictures.lock);
+    pthread_mutex_lock(&s->run.pictures.lock);
     struct picture_place *p = *out = loaded_place(s, number);
     if (p != NULL) {
         p->holders++;
-        p->used = ++s->pictures.uses;
+        p->used = ++s->run.pictures.uses;
     }
-    pthread_mutex_unlock(&s->pictures.lock);
+    pthread_mutex_unlock(&s->run.pictures.lock);
     return p != NULL
                ? STATOR_OK
                : error_set(e, STATOR_USAGE,
@@ -314,12 +314,12 @@ static stator_status take_loaded(struct stator *s, uint64_t number, size_t which
 void pictures_give(struct stator *s, const struct request_picture *pictures, uint32_t n) {
     if (n == 0)
         return;
-    pthread_mutex_lock(&s->pictures.lock);
+    pthread_mutex_lock(&s->run.pictures.lock);
     for (uint32_t i = 0; i < n; i++) {
-        CHECK(s->pictures.places[pictures[i].place].holders > 0);
-        s->pictures.places[pictures[i].place].holders--;
+        CHECK(s->run.pictures.places[pictures[i].place].holders > 0);
+        s->run.pictures.places[pictures[i].place].holders--;
     }
-    pthread_mutex_unlock(&s->pictures.lock);
+    pthread_mutex_unlock(&s->run.pictures.lock);
 }
 
 stator_status pictures_take(struct stator *s, const stator_request *r, struct request_picture *out,
@@ -333,7 +333,7 @@ stator_status pictures_take(struct stator *s, const stator_request *r, struct re
         if (st != STATOR_OK)
             break;
         CHECK(place != NULL);
-        out[n++] = (struct request_picture){.place = (uint32_t)(place - s->pictures.places)};
+        out[n++] = (struct request_picture){.place = (uint32_t)(place - s->run.pictures.places)};
     }
     if (st != STATOR_OK)
         pictures_give(s, out, n);
@@ -342,7 +342,7 @@ stator_status pictures_take(struct stator *s, const stator_request *r, struct re
 
 void pictures_expand(const struct stator *s, const stator_request *r, struct request_picture *out,
                      int32_t *tokens) {
-    const struct engine_pictures *p = &s->pictures;
+    const struct engine_pictures *p = &s->run.pictures;
     uint32_t n = 0, which = 0;
     for (size_t i = 0; i < r->n_tokens; i++) {
         if (r->n_pictures == 0 || r->tokens[i] != p->marker) {
@@ -371,7 +371,7 @@ static stator_status encode(struct stator *s, struct picture_place *p, stator_er
     picture_patches_write(s, p, d->vtable->step_slot(d, 0));
     stator_status st = d->vtable->submit(d, 0, e);
     for (bool ended = false; st == STATOR_OK && !ended;)
-        st = d->vtable->wait(d, 0, s->deadline_ns, &ended, e);
+        st = d->vtable->wait(d, 0, s->run.deadline_ns, &ended, e);
     if (st != STATOR_OK)
         return st;
     const size_t width = tower_row_width(tower_of(s));
@@ -379,27 +379,27 @@ static stator_status encode(struct stator *s, struct picture_place *p, stator_er
         memcpy((float *)p->memory + picture_patches_token(tower_of(s), &p->size, k) * width,
                d->vtable->logits(d, 0) + k * width, width * sizeof(float));
     atomic_store(&p->encoded, true);
-    atomic_fetch_add(&s->pictures.encoded, 1);
-    atomic_fetch_add(&s->pictures.encode_ns, clock_ns() - began);
+    atomic_fetch_add(&s->run.pictures.encoded, 1);
+    atomic_fetch_add(&s->run.pictures.encode_ns, clock_ns() - began);
     return STATOR_OK;
 }
 
 /* Whether a sequence has nothing of a picture left to compute, or waits for files that may bring it. */
 static bool is_behind(const struct stator *s, const struct engine_sequence *q,
                       const struct request_picture *p) {
-    return kv_disk_waits(q) || q->done >= p->first + s->pictures.places[p->place].size.tokens;
+    return kv_disk_waits(q) || q->done >= p->first + s->run.pictures.places[p->place].size.tokens;
 }
 
 stator_status pictures_ready(struct stator *s, stator_error *e) {
     if (tower_of(s) == NULL)
         return STATOR_OK;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_request *r = s->sequences[i].request;
+        const struct engine_request *r = s->run.sequences[i].request;
         for (uint32_t k = 0; r != NULL && k < r->n_pictures; k++) {
-            struct picture_place *p = &s->pictures.places[r->pictures[k].place];
+            struct picture_place *p = &s->run.pictures.places[r->pictures[k].place];
             CHECK(p->holders > 0);
             if (atomic_load(&p->encoded) || step_fill_cancelled(r) ||
-                is_behind(s, &s->sequences[i], &r->pictures[k]))
+                is_behind(s, &s->run.sequences[i], &r->pictures[k]))
                 continue;
             stator_status st = encode(s, p, e);
             if (st != STATOR_OK)
@@ -419,7 +419,7 @@ const int32_t *pictures_block(const struct stator *s, const struct engine_reques
     memcpy(out, r->tokens + from, KV_LAYOUT_BLOCK * sizeof *out);
     for (uint32_t k = 0; k < r->n_pictures; k++) {
         const struct request_picture *at = &r->pictures[k];
-        const struct picture_place *p = &s->pictures.places[at->place];
+        const struct picture_place *p = &s->run.pictures.places[at->place];
         const uint32_t end = ARITH_MIN(at->first + p->size.tokens, from + KV_LAYOUT_BLOCK);
         for (uint32_t i = ARITH_MAX(at->first, from); i < end; i++)
             out[i - from] = -p->serial;
@@ -435,14 +435,14 @@ uint32_t pictures_words(const struct stator *s, const struct engine_request *r, 
     memcpy(out, r->tokens + from, KV_LAYOUT_BLOCK * sizeof *out);
     for (uint32_t k = 0; k < r->n_pictures; k++) {
         const struct request_picture *at = &r->pictures[k];
-        const struct picture_place *p = &s->pictures.places[at->place];
+        const struct picture_place *p = &s->run.pictures.places[at->place];
         const uint32_t begin = ARITH_MAX(at->first, from);
         const uint32_t end = ARITH_MIN(at->first + p->size.tokens, from + KV_LAYOUT_BLOCK);
         if (begin >= end)
             continue;
         if (n == KV_LAYOUT_BLOCK) {
             sha256_init(&h);
-            sha256_bytes(&h, s->pictures.tower, SHA256_BYTES);
+            sha256_bytes(&h, s->run.pictures.tower, SHA256_BYTES);
         }
         n = KV_JOBS_WORDS;
         sha256_u64(&h, (uint64_t)at->first - from); /* wraps around before the block */
@@ -462,7 +462,7 @@ uint32_t pictures_together(const struct stator *s, const struct engine_request *
         return UINT32_MAX;
     for (uint32_t k = 0; k < r->n_pictures; k++) {
         const uint32_t begin = r->pictures[k].first + tokens_before(s);
-        const uint32_t end = r->pictures[k].first + s->pictures.places[r->pictures[k].place].size.tokens;
+        const uint32_t end = r->pictures[k].first + s->run.pictures.places[r->pictures[k].place].size.tokens;
         *whole = token >= begin && token < end;
         if (token < end)
             return *whole ? end - token : begin - token;
@@ -473,7 +473,7 @@ uint32_t pictures_together(const struct stator *s, const struct engine_request *
 uint32_t pictures_cut(const struct stator *s, const struct engine_request *r, uint32_t token) {
     for (uint32_t k = r->n_pictures; k-- > 0 && tower_of(s)->projector == TOWER_GEMMA3;) {
         const uint32_t begin = r->pictures[k].first + tokens_before(s);
-        const uint32_t end = r->pictures[k].first + s->pictures.places[r->pictures[k].place].size.tokens;
+        const uint32_t end = r->pictures[k].first + s->run.pictures.places[r->pictures[k].place].size.tokens;
         if (token > begin && token < end)
             token = begin / KV_LAYOUT_BLOCK * KV_LAYOUT_BLOCK;
     }
@@ -485,7 +485,7 @@ struct step_place pictures_locate(const struct stator *s, const struct engine_re
     if (r->n_pictures == 0 || !tower_is_qwen(tower_of(s)))
         return step_writer_text(token);
     for (uint32_t k = 0; k < r->n_pictures && r->pictures[k].first <= token; k++) {
-        const struct tower_size *size = &s->pictures.places[r->pictures[k].place].size;
+        const struct tower_size *size = &s->run.pictures.places[r->pictures[k].place].size;
         const uint32_t inside = token - r->pictures[k].first, begin = r->pictures[k].first - saved;
         if (inside < size->tokens)
             return (struct step_place){{begin, begin + inside / size->across, begin + inside % size->across}};
@@ -499,7 +499,7 @@ void pictures_fill(const struct stator *s, const struct engine_request *r, uint6
     const size_t width = tower_row_width(tower_of(s));
     for (uint32_t k = 0; k < r->n_pictures; k++) {
         const struct request_picture *at = &r->pictures[k];
-        const struct picture_place *p = &s->pictures.places[at->place];
+        const struct picture_place *p = &s->run.pictures.places[at->place];
         const uint32_t begin = ARITH_MAX(at->first, position);
         const uint32_t end = ARITH_MIN(at->first + p->size.tokens, position + n);
         if (begin >= end)
@@ -516,7 +516,7 @@ void pictures_fill(const struct stator *s, const struct engine_request *r, uint6
                 continue;
             memcpy(rows + token * width, (const float *)p->memory + ((size_t)row * across + column) * width,
                    width * sizeof(float));
-            ids[token] = GRAPH_PICTURE(s->pictures.marker);
+            ids[token] = GRAPH_PICTURE(s->run.pictures.marker);
         }
     }
 }
@@ -531,10 +531,10 @@ stator_status stator_get_vision(const stator *s, stator_vision *vision, stator_e
         if (!s->start.prepared)
             return error_set(e, STATOR_USAGE, "stator_get_vision: call stator_prepare or stator_start first");
         all.pictures = s->planning.pictures.n;
-        all.marker = s->pictures.marker;
-        snprintf(all.text, sizeof all.text, "%s", s->pictures.text);
-        all.encoded = atomic_load(&s->pictures.encoded);
-        all.encode_ns = atomic_load(&s->pictures.encode_ns);
+        all.marker = s->run.pictures.marker;
+        snprintf(all.text, sizeof all.text, "%s", s->run.pictures.text);
+        all.encoded = atomic_load(&s->run.pictures.encoded);
+        all.encode_ns = atomic_load(&s->run.pictures.encode_ns);
     }
     ARGUMENTS_WRITE(vision, &all);
     return STATOR_OK;
@@ -586,9 +586,9 @@ stator_status stator_load_picture(stator *s, const stator_picture *picture, uint
 void stator_drop_picture(stator *s, uint64_t loaded) {
     if (s == NULL || loaded == 0)
         return;
-    pthread_mutex_lock(&s->pictures.lock);
+    pthread_mutex_lock(&s->run.pictures.lock);
     struct picture_place *p = loaded_place(s, loaded);
     CHECK(p != NULL);
     p->holders--;
-    pthread_mutex_unlock(&s->pictures.lock);
+    pthread_mutex_unlock(&s->run.pictures.lock);
 }

@@ -11,8 +11,8 @@
 #define LOOK_NS 1000000 /* when one does; commands wait as long */
 
 static struct engine_step *step_of(const struct stator *s, uint64_t number) {
-    DCHECK(number >= s->first_step && number - s->first_step < s->max_steps);
-    return &s->steps[number % s->max_steps];
+    DCHECK(number >= s->run.first_step && number - s->run.first_step < s->run.max_steps);
+    return &s->run.steps[number % s->run.max_steps];
 }
 
 static uint32_t slot_of(const struct stator *s, uint64_t number) {
@@ -32,67 +32,70 @@ static uint32_t entry(const struct stator *s) {
 /* Whether step `number` finds its slot on the device, and the halves behind it, free. */
 static bool slot_is_free(const struct stator *s, uint64_t number, uint32_t device) {
     uint32_t slots = s->planning.devices[0].model.slots;
-    if (number < s->first_step + slots)
+    if (number < s->run.first_step + slots)
         return true; /* the one before it in the slot was finished, or never was */
     const struct engine_step *before = step_of(s, number - slots);
     return !is_last(s, device) && (before->at > device + 1 || (before->at == device + 1 && !before->running));
 }
 
 static bool may_enter(const struct stator *s, uint64_t number, uint32_t device) {
-    if (number > s->first_step && step_of(s, number - 1)->at < device)
+    if (number > s->run.first_step && step_of(s, number - 1)->at < device)
         return false; /* it would overtake */
     if (!slot_is_free(s, number, device))
         return false;
-    for (uint64_t i = s->first_step; is_last(s, device) && i < number; i++)
+    for (uint64_t i = s->run.first_step; is_last(s, device) && i < number; i++)
         if (step_of(s, i)->reader != NULL)
             return false; /* its tails are not over */
     return true;
 }
 
 bool pipeline_is_empty(const struct stator *s) {
-    return s->next_step == s->first_step;
+    return s->run.next_step == s->run.first_step;
 }
 
 static uint32_t steps_on(const struct stator *s, uint32_t device) {
     uint32_t n = 0;
-    for (uint64_t i = s->first_step; i < s->next_step; i++)
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++)
         n += step_of(s, i)->running && step_of(s, i)->at == device;
     return n;
 }
 
 static uint32_t steps_with(const struct stator *s, const struct engine_sequence *q) {
     uint32_t n = 0;
-    for (uint64_t i = s->first_step; i < s->next_step; i++)
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++)
         for (uint32_t k = 0; k < step_of(s, i)->n_chunks; k++)
             n += step_of(s, i)->carried[k] == q;
     return n;
 }
 
 bool pipeline_is_balanced(const struct stator *s) {
-    bool balanced = s->first_step <= s->next_step && s->next_step - s->first_step <= s->max_steps;
+    bool balanced =
+        s->run.first_step <= s->run.next_step && s->run.next_step - s->run.first_step <= s->run.max_steps;
     for (uint32_t i = 0; i < s->planning.n_devices && balanced; i++)
         balanced = s->devices[i].n_running == steps_on(s, i);
     for (uint32_t i = 0; i < s->planning.want.sequences && balanced; i++)
-        balanced = s->sequences[i].flights == steps_with(s, &s->sequences[i]);
+        balanced = s->run.sequences[i].flights == steps_with(s, &s->run.sequences[i]);
     return balanced;
 }
 
 bool pipeline_works(const struct stator *s) {
-    for (uint64_t i = s->first_step; i < s->next_step; i++)
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++)
         if (step_of(s, i)->running)
             return true;
     return false;
 }
 
 bool pipeline_has_room(const struct stator *s) {
-    return s->next_step - s->first_step < s->max_steps && may_enter(s, s->next_step, entry(s));
+    return s->run.next_step - s->run.first_step < s->run.max_steps &&
+           may_enter(s, s->run.next_step, entry(s));
 }
 
 struct engine_step *pipeline_next(struct stator *s, uint8_t **slot) {
-    CHECK(s->next_step - s->first_step < s->max_steps);
+    CHECK(s->run.next_step - s->run.first_step < s->run.max_steps);
     struct device *d = s->devices[0].device;
-    struct engine_step *step = &s->steps[s->next_step % s->max_steps];
-    *step = (struct engine_step){.number = s->next_step, .carried = step->carried, .of_row = step->of_row};
+    struct engine_step *step = &s->run.steps[s->run.next_step % s->run.max_steps];
+    *step =
+        (struct engine_step){.number = s->run.next_step, .carried = step->carried, .of_row = step->of_row};
     *slot = d->vtable->step_slot(d, slot_of(s, step->number));
     return step;
 }
@@ -146,14 +149,14 @@ static stator_status submit_shares(struct stator *s, const struct engine_step *s
 
 stator_status pipeline_begin(struct stator *s, stator_error *e) {
     DCHECK(pipeline_has_room(s));
-    struct engine_step *step = &s->steps[s->next_step % s->max_steps];
-    CHECK(step->number == s->next_step && step->n_tokens > 0 && step->n_chunks > 0);
+    struct engine_step *step = &s->run.steps[s->run.next_step % s->run.max_steps];
+    CHECK(step->number == s->run.next_step && step->n_tokens > 0 && step->n_chunks > 0);
     for (uint32_t i = 0; i < step->n_chunks; i++)
         step->carried[i]->flights++;
     step->began_ns = clock_ns();
     if (pipeline_is_empty(s))
         atomic_store(&s->shown.moved_ns, step->began_ns);
-    s->next_step++;
+    s->run.next_step++;
     stator_status st = submit_shares(s, step, e);
     return st == STATOR_OK ? submit(s, step, entry(s), e) : st;
 }
@@ -190,12 +193,12 @@ static stator_status look(struct stator *s, struct engine_step *step, uint64_t t
     if (st != STATOR_OK)
         return st;
     if (!ended) {
-        d->hangs = asked - d->busy_since_ns > s->deadline_ns;
+        d->hangs = asked - d->busy_since_ns > s->run.deadline_ns;
         if (!d->hangs)
             return STATOR_OK;
         return error_set(e, STATOR_DEVICE, "%s: wait: a step of %u tokens has not ended after %.1f s: %s",
                          s->planning.devices[step->at].facts.name, step->n_tokens,
-                         (double)s->deadline_ns * 1e-9,
+                         (double)s->run.deadline_ns * 1e-9,
                          s->planning.devices[step->at].facts.remote
                              ? "the rank of that host was stopped or killed, or the network to it is cut"
                              : "the device or its driver hangs");
@@ -218,7 +221,7 @@ static stator_status move_on(struct stator *s, struct engine_step *step, stator_
 }
 
 stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
-    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++) {
         struct engine_step *step = step_of(s, i);
         if (step->running) {
             stator_status st = look(s, step, 0, e);
@@ -239,7 +242,7 @@ stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
 struct engine_step *pipeline_ended(struct stator *s) {
     if (pipeline_is_empty(s))
         return NULL;
-    struct engine_step *step = step_of(s, s->first_step);
+    struct engine_step *step = step_of(s, s->run.first_step);
     return !step->running && is_last(s, step->at) ? step : NULL;
 }
 
@@ -272,7 +275,7 @@ void pipeline_finish(struct stator *s, struct engine_step *step) {
         atomic_fetch_add(&shown->step_ns, ns);
         atomic_store(&shown->last_step_ns, ns);
     }
-    s->first_step++;
+    s->run.first_step++;
     atomic_fetch_add(&s->shown.step_ns, ns);
     atomic_store(&s->shown.last_step_ns, ns);
     if (ns > atomic_load(&s->shown.longest_step_ns))
@@ -282,9 +285,9 @@ void pipeline_finish(struct stator *s, struct engine_step *step) {
 }
 
 stator_status pipeline_wait(struct stator *s, stator_error *e) {
-    struct engine_step *oldest = step_of(s, s->first_step);
+    struct engine_step *oldest = step_of(s, s->run.first_step);
     uint32_t running = 0;
-    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++) {
         struct engine_step *step = step_of(s, i);
         if (step->running && running++ == 0)
             oldest = step;
@@ -294,8 +297,8 @@ stator_status pipeline_wait(struct stator *s, stator_error *e) {
 }
 
 void pipeline_drain(struct stator *s) {
-    uint64_t end = clock_ns() + s->deadline_ns;
-    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+    uint64_t end = clock_ns() + s->run.deadline_ns;
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++) {
         struct engine_step *step = step_of(s, i);
         bool ended = !step->running || s->devices[step->at].hangs;
         while (!ended && clock_ns() < end)
@@ -305,6 +308,6 @@ void pipeline_drain(struct stator *s) {
     }
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         s->devices[i].n_running = 0;
-    s->first_step = s->next_step;
+    s->run.first_step = s->run.next_step;
     atomic_store(&s->shown.moved_ns, 0);
 }

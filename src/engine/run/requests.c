@@ -358,7 +358,7 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->n_pictures = (uint32_t)r->n_pictures;
     for (uint32_t i = 0; i < q->n_pictures; i++) {
         q->pictures[i] = pictures[i];
-        n += s->pictures.places[pictures[i].place].size.tokens - 1;
+        n += s->run.pictures.places[pictures[i].place].size.tokens - 1;
     }
     uint32_t most_new = s->planning.want.context - n + 1;
     q->kind = r->kind;
@@ -445,7 +445,7 @@ static bool are_known(const struct stator *s, const int32_t *tokens, uint32_t n)
 /* The text that is restored, into the request. */
 static stator_status read_save(struct stator *s, struct engine_request *q, stator_error *e) {
     uint64_t bytes = 0;
-    stator_status st = kvsave_read(&s->kv_disk.jobs.store, q->slots.name, &s->kv_disk.root, q->tokens,
+    stator_status st = kvsave_read(&s->run.kv_disk.jobs.store, q->slots.name, &s->run.kv_disk.root, q->tokens,
                                    s->planning.want.context, &q->n_tokens, &bytes, e);
     if (st != STATOR_OK)
         return st;

@@ -40,7 +40,7 @@ uint32_t step_fill_reader_room(const struct engine_sequence *q) {
 
 bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *other = &s->sequences[i];
+        const struct engine_sequence *other = &s->run.sequences[i];
         if (other == q)
             continue;
         if (step_fill_runs(other, STATOR_GENERATE) && outbox_has_room(&other->request->out))
@@ -54,7 +54,7 @@ bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
 /* Where q's blocks are, and those that are new to it as to be cleared. */
 static void add_tables(struct stator *s, struct filling *f, struct engine_sequence *q) {
     checkpoints_fill(s, f->h, f->step->number, q);
-    size_t sequence = (size_t)(q - s->sequences);
+    size_t sequence = (size_t)(q - s->run.sequences);
     for (uint32_t i = 0; i < f->h->n_caches; i++) {
         struct step_cache *c = &f->h->cache[i];
         bool paged = s->planning.devices[0].graph.caches[i].kind == GRAPH_PAGED;
@@ -75,7 +75,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
                       uint32_t rows) {
     const uint32_t guesses = rows > 0 ? q->speculation.n : 0;
     const uint32_t all = n + guesses;
-    uint32_t sequence = (uint32_t)(q - s->sequences);
+    uint32_t sequence = (uint32_t)(q - s->run.sequences);
     struct engine_request *r = q->request;
     struct step_header *h = f->h;
     CHECK(h->n_tokens + all <= s->planning.want.batch && q->done + n <= r->n_tokens);
@@ -128,8 +128,8 @@ static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
 static uint32_t largest_group(const struct stator *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        n += step_fill_runs(&s->sequences[i], STATOR_GENERATE) &&
-             s->sequences[i].done >= s->sequences[i].request->n_prompt;
+        n += step_fill_runs(&s->run.sequences[i], STATOR_GENERATE) &&
+             s->run.sequences[i].done >= s->run.sequences[i].request->n_prompt;
     return planning_stages(&s->planning) == 1 ? n
                                               : (uint32_t)arith_ceil_div(n, planning_stages(&s->planning));
 }
@@ -137,8 +137,8 @@ static uint32_t largest_group(const struct stator *s) {
 /* Whether every device has a group already: who wants a row joins one of them as soon as that has ended. */
 static bool groups_are_under_way(const struct stator *s) {
     uint32_t n = 0;
-    for (uint64_t i = s->first_step; i < s->next_step; i++) {
-        const struct engine_step *step = &s->steps[i % s->max_steps];
+    for (uint64_t i = s->run.first_step; i < s->run.next_step; i++) {
+        const struct engine_step *step = &s->run.steps[i % s->run.max_steps];
         n += step->reader == NULL && step->n_rows > 0;
     }
     return n >= planning_stages(&s->planning);
@@ -151,7 +151,7 @@ uint32_t step_fill_spare(const struct stator *s, uint32_t *n_guessing) {
     if (s->planning.want.guesses == 0)
         return 0;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_sequence *q = &s->sequences[i];
+        const struct engine_sequence *q = &s->run.sequences[i];
         if (!step_fill_runs(q, STATOR_GENERATE) || q->done == q->request->n_tokens)
             continue;
         tokens += q->request->n_tokens - q->done;
@@ -180,7 +180,8 @@ static void fill_generation(struct stator *s, struct filling *f) {
     f->step->drafts = speculation_may_draft(s, n_guessing);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
-            struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];
+            struct engine_sequence *q =
+                &s->run.sequences[(s->run.next_sequence + k) % s->planning.want.sequences];
             if (!step_fill_runs(q, STATOR_GENERATE))
                 continue;
             const struct engine_request *r = q->request;
@@ -259,14 +260,14 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
 /* The next logits request that has something left to compute; NULL: none. */
 static struct engine_sequence *find_reader(struct stator *s) {
     for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
-        uint32_t i = (s->next_reader + k) % s->planning.want.sequences;
-        struct engine_sequence *q = &s->sequences[i];
+        uint32_t i = (s->run.next_reader + k) % s->planning.want.sequences;
+        struct engine_sequence *q = &s->run.sequences[i];
         if (!step_fill_runs(q, STATOR_LOGITS) || q->done == q->request->n_tokens)
             continue;
         /* Rows on their way may fill the room. */
         if (step_fill_others(s, q) && (step_fill_reader_room(q) == 0 || q->flights > 0))
             continue;
-        s->next_reader = (i + 1) % s->planning.want.sequences;
+        s->run.next_reader = (i + 1) % s->planning.want.sequences;
         return q;
     }
     return NULL;
@@ -278,18 +279,18 @@ bool step_fill(struct stator *s, struct engine_step *step, uint8_t *slot) {
     f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->want_logits = 0;
     for (uint32_t i = 0; i < f.h->n_caches; i++)
         f.h->cache[i].n_fill = 0;
-    if (s->read_last)
+    if (s->run.read_last)
         fill_generation(s, &f);
     if (f.h->n_tokens == 0) {
         struct engine_sequence *reader = find_reader(s);
         if (reader != NULL)
             fill_reading(s, &f, reader);
-        else if (!s->read_last)
+        else if (!s->run.read_last)
             fill_generation(s, &f);
     }
-    s->read_last = step->reader != NULL;
+    s->run.read_last = step->reader != NULL;
     if (step->reader == NULL && f.h->n_tokens > 0)
-        s->next_sequence = (s->next_sequence + 1) % s->planning.want.sequences;
+        s->run.next_sequence = (s->run.next_sequence + 1) % s->planning.want.sequences;
     step->n_tokens = f.h->n_tokens;
     step->n_rows = f.h->n_rows;
     CHECK(step->n_chunks == f.h->n_chunks && step->n_rows <= s->planning.want.logits_rows);

@@ -31,7 +31,7 @@ void step_writer_angles(const struct graph *g, const double *frequency, const st
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       struct step_place place) {
     /* All devices of the model have the same angles. */
-    step_writer_angles(&s->planning.devices[0].graph, s->rope_frequency, h, slot, token, place);
+    step_writer_angles(&s->planning.devices[0].graph, s->run.rope_frequency, h, slot, token, place);
 }
 
 void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from) {

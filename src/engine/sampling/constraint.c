@@ -58,7 +58,7 @@ static uint32_t gather(const struct stator *s, const struct stator_grammar *g, u
     uint32_t n = 0;
     s->front.grammars.states[n++] = state;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        const struct engine_request *r = s->sequences[i].request;
+        const struct engine_request *r = s->run.sequences[i].request;
         if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
             s->front.grammars.states[n++] = r->constraint.state;
     }
@@ -71,7 +71,7 @@ static void scatter(struct stator *s, const struct stator_grammar *g, uint32_t *
     uint32_t n = 0;
     *state = s->front.grammars.states[n++];
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
-        struct engine_request *r = s->sequences[i].request;
+        struct engine_request *r = s->run.sequences[i].request;
         if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
             r->constraint.state = s->front.grammars.states[n++];
     }

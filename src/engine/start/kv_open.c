@@ -46,7 +46,7 @@ static void add_caches(const struct stator *s, struct sha256 *h) {
             sha256_u64(h, parts[k]);
     }
     /* The angles of positions, which may follow from the context. */
-    sha256_bytes(h, s->rope_frequency, graph_angles_stride(g) / 2 * sizeof *s->rope_frequency);
+    sha256_bytes(h, s->run.rope_frequency, graph_angles_stride(g) / 2 * sizeof *s->run.rope_frequency);
 }
 
 /* What decides the rows of a picture's file. */
@@ -59,7 +59,7 @@ static stator_status add_tower(struct stator *s, stator_error *e) {
     sha256_u64(&h, NUMERICS);
     sha256_u64(&h, s->planning.config.vision.max_pixels);
     stator_status st = add_model(s->planning.vision.gguf, &h, e);
-    sha256_final(&h, s->pictures.tower);
+    sha256_final(&h, s->run.pictures.tower);
     return st;
 }
 
@@ -68,7 +68,7 @@ static void give_buffers(struct stator *s) {
     const uint64_t bytes[KV_JOBS_CLASSES] = {
         [KV_JOBS_BLOCKS] = p->block_bytes, [KV_JOBS_CHECKPOINTS] = p->checkpoint_bytes};
     uint8_t *staged = (uint8_t *)s->start.staging + p->at_staging;
-    kv_jobs_give_buffers(&s->kv_disk.jobs, p->staged ? staged : s->start.kv_buffers, bytes);
+    kv_jobs_give_buffers(&s->run.kv_disk.jobs, p->staged ? staged : s->start.kv_buffers, bytes);
 }
 
 stator_status kv_open(struct stator *s, stator_error *e) {
@@ -85,8 +85,8 @@ stator_status kv_open(struct stator *s, stator_error *e) {
         st = add_tower(s, e);
     if (st != STATOR_OK)
         return st;
-    sha256_final(&h, s->kv_disk.root.sha256);
+    sha256_final(&h, s->run.kv_disk.root.sha256);
     give_buffers(s);
     const struct kvstore_options o = {c->cache.kv_dir, c->cache.kv_bytes, s->planning.kv_disk.files, &s->log};
-    return kv_jobs_start(&s->kv_disk.jobs, &o, &s->phase, s->front.commands, e);
+    return kv_jobs_start(&s->run.kv_disk.jobs, &o, &s->phase, s->front.commands, e);
 }

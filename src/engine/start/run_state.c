@@ -21,16 +21,16 @@ static uint64_t host_bytes(const struct stator *s, uint32_t device) {
 }
 
 static void lay_out_steps(struct stator *s, const struct planning_want *want, struct carve *c) {
-    s->max_steps = planning_stages(&s->planning) * s->planning.devices[0].model.slots;
-    CHECK(s->max_steps > 0);
-    s->steps = carve_take(c, s->max_steps, sizeof *s->steps);
+    s->run.max_steps = planning_stages(&s->planning) * s->planning.devices[0].model.slots;
+    CHECK(s->run.max_steps > 0);
+    s->run.steps = carve_take(c, s->run.max_steps, sizeof *s->run.steps);
     struct engine_sequence **rows =
-        carve_take(c, (uint64_t)s->max_steps * want->logits_rows, sizeof(struct engine_sequence *));
+        carve_take(c, (uint64_t)s->run.max_steps * want->logits_rows, sizeof(struct engine_sequence *));
     struct engine_sequence **carried =
-        carve_take(c, (uint64_t)s->max_steps * want->sequences, sizeof(struct engine_sequence *));
-    for (uint32_t i = 0; i < s->max_steps && c->base != NULL; i++) {
-        s->steps[i].of_row = rows + (size_t)i * want->logits_rows;
-        s->steps[i].carried = carried + (size_t)i * want->sequences;
+        carve_take(c, (uint64_t)s->run.max_steps * want->sequences, sizeof(struct engine_sequence *));
+    for (uint32_t i = 0; i < s->run.max_steps && c->base != NULL; i++) {
+        s->run.steps[i].of_row = rows + (size_t)i * want->logits_rows;
+        s->run.steps[i].carried = carried + (size_t)i * want->sequences;
     }
 }
 
@@ -46,19 +46,19 @@ static bool has_layers(const struct stator *s, uint32_t cache) {
 static void lay_out_pool(struct stator *s, const struct planning_want *want, struct carve *c) {
     const struct device_model *m = &s->planning.devices[0].model;
     uint32_t per_sequence = 0;
-    s->reuses = s->planning.config.server.prefix_cache;
+    s->run.reuses = s->planning.config.server.prefix_cache;
     checkpoints_lay_out(s, c);
     for (uint32_t i = 0; i < m->graph->n_caches; i++) {
         bool paged = m->graph->caches[i].kind == GRAPH_PAGED;
         CHECK(!paged || per_sequence == 0 || per_sequence == m->caches[i].per_sequence);
         per_sequence = paged ? m->caches[i].per_sequence : per_sequence;
-        s->reuses = s->reuses && (paged || s->n_checkpoints > 0 || !has_layers(s, i));
-        s->has_states = s->has_states || m->graph->caches[i].kind == GRAPH_STATE;
+        s->run.reuses = s->run.reuses && (paged || s->run.n_checkpoints > 0 || !has_layers(s, i));
+        s->run.has_states = s->run.has_states || m->graph->caches[i].kind == GRAPH_STATE;
     }
-    kv_pool_lay_out(&s->pool, c, want->sequences * per_sequence);
-    uint32_t *blocks = carve_take(c, s->pool.n_blocks, sizeof *blocks);
+    kv_pool_lay_out(&s->run.pool, c, want->sequences * per_sequence);
+    uint32_t *blocks = carve_take(c, s->run.pool.n_blocks, sizeof *blocks);
     for (uint32_t i = 0; i < want->sequences && c->base != NULL; i++)
-        s->sequences[i].blocks = blocks + (size_t)i * per_sequence;
+        s->run.sequences[i].blocks = blocks + (size_t)i * per_sequence;
 }
 
 /* Of this host's stage. */
@@ -72,13 +72,14 @@ static uint32_t stage_devices(const struct stator *s) {
 static void lay_out_cache(struct stator *s, uint32_t cache, struct carve *c) {
     const struct device_model *m = &s->planning.devices[0].model;
     const uint32_t n_blocks = m->caches[cache].n_blocks;
-    s->caches[cache].shown = s->pool.shown;
+    s->run.caches[cache].shown = s->run.pool.shown;
     if (m->graph->caches[cache].kind == GRAPH_PAGED)
         return;
-    s->caches[cache].free = carve_take(c, m->caches[cache].of_sequences, sizeof *s->caches[cache].free);
-    s->caches[cache].shown = carve_take(c, n_blocks, sizeof *s->caches[cache].shown);
+    s->run.caches[cache].free =
+        carve_take(c, m->caches[cache].of_sequences, sizeof *s->run.caches[cache].free);
+    s->run.caches[cache].shown = carve_take(c, n_blocks, sizeof *s->run.caches[cache].shown);
     for (uint32_t i = 0; i < n_blocks && c->base != NULL; i++)
-        atomic_init(&s->caches[cache].shown[i], 0);
+        atomic_init(&s->run.caches[cache].shown[i], 0);
 }
 
 static void lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
@@ -93,7 +94,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         c, s->front.grammars.n > 0 ? (uint64_t)s->front.n_requests * STATOR_GRAMMAR_AFTER : 0, sizeof *after);
     grammar_slots_lay_out_run(&s->front.grammars, c, want);
     pictures_lay_out(s, c);
-    s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
+    s->run.sequences = carve_take(c, want->sequences, sizeof *s->run.sequences);
     uint32_t n_caches = m->graph->n_caches;
     uint32_t *tables[GRAPH_MAX_CACHES];
     for (uint32_t i = 0; i < n_caches; i++)
@@ -105,10 +106,10 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     kv_slots_lay_out(s, c);
     for (uint32_t i = 0; i < n_caches; i++)
         lay_out_cache(s, i, c);
-    s->waiting = carve_take(c, s->front.n_requests, sizeof *s->waiting);
-    s->rope_frequency =
-        carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->rope_frequency);
-    sampler_layout(&s->sampler, c, s->planning.shape->vocab, want->context + 1);
+    s->run.waiting = carve_take(c, s->front.n_requests, sizeof *s->run.waiting);
+    s->run.rope_frequency =
+        carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->run.rope_frequency);
+    sampler_layout(&s->run.sampler, c, s->planning.shape->vocab, want->context + 1);
     struct outbox_event *told =
         carve_take(c, (uint64_t)s->front.n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
     s->front.n_rows = ARITH_MIN(want->sequences, want->logits_rows);
@@ -162,13 +163,13 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     for (uint32_t k = 0; k < n_caches; k++) {
         const struct device_cache *d = &m->caches[k];
         for (uint32_t i = 0; i < want->sequences; i++)
-            s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
+            s->run.sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
         s->shown.blocks += d->of_sequences;
         if (m->graph->caches[k].kind == GRAPH_PAGED)
             continue;
-        s->caches[k].n_free = d->of_sequences;
+        s->run.caches[k].n_free = d->of_sequences;
         for (uint32_t i = 0; i < d->of_sequences; i++)
-            s->caches[k].free[i] = d->of_sequences - 1 - i;
+            s->run.caches[k].free[i] = d->of_sequences - 1 - i;
     }
     atomic_store(&s->shown.free_blocks, s->shown.blocks);
 }
@@ -208,7 +209,7 @@ static void mark_tokens(struct stator *s) {
         const int32_t id = (int32_t)i;
         const uint64_t bytes =
             tokenizer_piece(s->tokenizer, id, true, s->front.edge_work, s->front.edge_work_bytes);
-        sampler_mark(&s->sampler, id, tokenizer_is_end(s->tokenizer, id), s->front.edge_work,
+        sampler_mark(&s->run.sampler, id, tokenizer_is_end(s->tokenizer, id), s->front.edge_work,
                      ARITH_MIN(bytes, s->front.edge_work_bytes));
     }
 }
@@ -326,11 +327,12 @@ stator_status run_state_fill_angles(struct stator *s, stator_error *e) {
     const struct graph *g = &s->planning.devices[0].graph; /* all have the same angles */
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < g->n_angles && st == STATOR_OK; i++)
-        st = fill_angles(s, s->planning.gguf, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
+        st = fill_angles(s, s->planning.gguf, &g->angles[i], s->run.rope_frequency + g->angles[i].first / 2,
+                         e);
     const bool guesses = s->planning.draft.gguf != NULL;
     g = guesses ? &s->planning.devices[planning_draft_at(&s->planning)].graph : NULL;
     for (uint32_t i = 0; g != NULL && i < g->n_angles && st == STATOR_OK; i++)
         st = fill_angles(s, s->planning.draft.gguf, &g->angles[i],
-                         s->draft.rope_frequency + g->angles[i].first / 2, e);
+                         s->run.draft.rope_frequency + g->angles[i].first / 2, e);
     return st;
 }

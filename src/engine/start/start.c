@@ -199,9 +199,9 @@ static stator_status meet(const struct stator *s, stator_error *e) {
         ends = ends * 131 + p->places[i].n_layers + (uint32_t)(p->places[i].total / 64);
     snprintf(text, sizeof text, "%.40s/%08x", p->hash, ends);
     char weights[HASH_TEXT];
-    stator_status st = device_cluster_meet(text, s->deadline_ns, e);
+    stator_status st = device_cluster_meet(text, s->run.deadline_ns, e);
     if (st == STATOR_OK)
-        st = device_cluster_watch(s->deadline_ns, e);
+        st = device_cluster_watch(s->run.deadline_ns, e);
     if (st == STATOR_OK)
         st = sample_weights(s, weights, e);
     if (st == STATOR_OK && !is_stopped(s))

@@ -31,7 +31,7 @@ stator_status thread_serve(struct stator *s, stator_error *e) {
     struct device_serving serving = {.stages = stages,
                                      .first = DEVICE_MAX,
                                      .all = s->planning.n_devices,
-                                     .deadline_ns = s->deadline_ns,
+                                     .deadline_ns = s->run.deadline_ns,
                                      .notes = &notes,
                                      .memory = s->serve_memory,
                                      .bytes = s->serve_bytes};
@@ -48,7 +48,7 @@ stator_status thread_serve(struct stator *s, stator_error *e) {
 
 /* A host of a stage above 0. */
 static void serve_stage(struct stator *s) {
-    s->broken = thread_serve(s, &s->broken_why) != STATOR_OK;
+    s->run.broken = thread_serve(s, &s->run.broken_why) != STATOR_OK;
     struct engine_event ev = {.kind = ENGINE_SERVED};
     emit(s, &ev);
     while (atomic_load_explicit(&s->front.stop, memory_order_acquire) == 0)
@@ -70,7 +70,7 @@ static stator_status probe_boundaries(struct stator *s, stator_error *e) {
             out = &s->devices[i].out;
         last = i;
     }
-    return device_cluster_probe(in, out, bytes, p->config.transfer.verify, s->deadline_ns,
+    return device_cluster_probe(in, out, bytes, p->config.transfer.verify, s->run.deadline_ns,
                                 &s->devices[last].route, e);
 }
 
@@ -99,12 +99,12 @@ void *thread_main(void *context) {
         else
             loop_run(s);
         phase_advance(&s->phase, PHASE_SHUTDOWN);
-        if (!s->broken)
+        if (!s->run.broken)
             (void)enforce_check(s); /* it has logged */
     } else {
         emit(s, &ev);
     }
-    kv_jobs_stop(&s->kv_disk.jobs);
+    kv_jobs_stop(&s->run.kv_disk.jobs);
     start_close_devices(s);
     return NULL;
 }

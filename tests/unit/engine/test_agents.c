@@ -230,7 +230,7 @@ static void play(const char *what, const char *model, uint32_t requests) {
     fake.play = hash_device_step;
     stator *s = harness_start(model, sets);
     start_agents();
-    ideal.capacity = s->pool.n_blocks;
+    ideal.capacity = s->run.pool.n_blocks;
     assert_true(ideal.capacity <= CAPACITY);
     for (uint32_t begun = 0, in_flight = 0; begun < requests || in_flight > 0;) {
         if (begun < requests && in_flight < 3) {

@@ -84,7 +84,7 @@ static void test_embeddings(void **state) {
         const stator_picture picture = {png, png_bytes};
         stator_request q = request_of(&picture, 1);
         free(harness_rows(s, &q, q.n_tokens - 1 + PICTURE_TOKENS));
-        const struct picture_place *p = &s->pictures.places[0];
+        const struct picture_place *p = &s->run.pictures.places[0];
         assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
         assert_true(p->size.across == ACROSS && p->size.down == DOWN && p->size.tokens == PICTURE_TOKENS);
         pictures_compare("tower", p->memory, "tests/data/pictures/tower.f32",
@@ -177,7 +177,7 @@ static void test_what_is_refused(void **state) {
         refused(s, &q, STATOR_USAGE, "picture 0");
     free(damaged);
     for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(s->pictures.places[i].holders, 0);
+        assert_int_equal(s->run.pictures.places[i].holders, 0);
     stator_close(s);
 
     static const char *const narrow[] = {"memory.context=20", NULL};
@@ -222,9 +222,9 @@ static void test_loaded(void **state) {
     q.loaded = loaded;
     refused(s, &q, STATOR_USAGE, "request.loaded[1] is no picture");
     assert_int_equal(stator_load_picture(s, &cut, &third, &e), STATOR_USAGE);
-    assert_int_equal(s->pictures.places[0].holders + s->pictures.places[1].holders, 1);
+    assert_int_equal(s->run.pictures.places[0].holders + s->run.pictures.places[1].holders, 1);
     stator_drop_picture(s, loaded[0]);
-    assert_int_equal(s->pictures.places[0].holders + s->pictures.places[1].holders, 0);
+    assert_int_equal(s->run.pictures.places[0].holders + s->run.pictures.places[1].holders, 0);
     free(first);
     free(rows);
     stator_close(s);
@@ -295,7 +295,7 @@ static void test_places(void **state) {
     q.ignore_eos = 1;
     for (int i = 0; i < 4; i++)
         assert_int_equal(stator_submit(s, &q, &ids[i], &e), STATOR_OK);
-    assert_int_equal(s->pictures.places[0].holders, 4);
+    assert_int_equal(s->run.pictures.places[0].holders, 4);
     stator_request second = q;
     second.pictures = &pictures[1];
     refused(s, &second, STATOR_BUSY, "all 1 places for pictures (vision.pictures) are in use");
@@ -306,7 +306,7 @@ static void test_places(void **state) {
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
         left -= have && ev.kind == STATOR_EVENT_DONE;
     }
-    assert_int_equal(s->pictures.places[0].holders, 0);
+    assert_int_equal(s->run.pictures.places[0].holders, 0);
     uint64_t id = 0;
     assert_int_equal(stator_submit(s, &second, &id, &e), STATOR_OK);
     stator_close(s);

@@ -86,11 +86,11 @@ static void test_reference(void **state) {
         const stator_request q = request_of();
         float *rows = harness_rows(s, &q, TOKENS);
         for (int i = 0; i < 2; i++) {
-            const struct picture_place *p = &s->pictures.places[i];
+            const struct picture_place *p = &s->run.pictures.places[i];
             assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
             assert_true(p->size.across == 4 && p->size.down == 4 && p->size.tokens == ROWS + 1);
         }
-        pictures_compare("tower", s->pictures.places[0].memory, "tests/data/pictures/gemma_tower.f32",
+        pictures_compare("tower", s->run.pictures.places[0].memory, "tests/data/pictures/gemma_tower.f32",
                          (size_t)ROWS * WIDTH);
         pictures_compare("logits", rows, "tests/data/pictures/gemma_logits.f32",
                          (size_t)TOKENS * harness_vocab(s));

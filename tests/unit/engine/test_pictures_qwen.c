@@ -106,13 +106,13 @@ static void test_reference(void **state) {
         const stator_request q = request_of();
         float *rows = harness_rows(s, &q, TOKENS);
         for (int i = 0; i < 2; i++) {
-            const struct picture_place *p = &s->pictures.places[i];
+            const struct picture_place *p = &s->run.pictures.places[i];
             assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
             assert_true(p->size.across == files[i].across && p->size.down == files[i].down);
             assert_int_equal(p->size.tokens, files[i].across * files[i].down);
         }
         if (model != HYBRID)
-            pictures_compare("tower", s->pictures.places[0].memory,
+            pictures_compare("tower", s->run.pictures.places[0].memory,
                              model == WINDOWED ? "tests/data/pictures/qwen25_tower.f32"
                                                : "tests/data/pictures/qwen_tower.f32",
                              (size_t)5 * 3 * (model == WINDOWED ? PICTURES_MODEL_WIDTH : WIDTH));

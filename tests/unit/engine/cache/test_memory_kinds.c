@@ -172,7 +172,7 @@ static void runs(void **state) {
         assert_true(count(states) >= 1 && count(states) <= 3);
         assert_int_equal(count(zero_blocks(s, ring_of)), 2 * count(states));
         for (uint32_t c = ring_of; c <= state_of; c++)
-            assert_int_equal(s->caches[c].n_free, s->planning.devices[0].model.caches[c].n_blocks);
+            assert_int_equal(s->run.caches[c].n_free, s->planning.devices[0].model.caches[c].n_blocks);
         stator_close(s);
         free(got);
     }

@@ -126,17 +126,17 @@ static void take_event(stator *s, struct play *p) {
 /* All ended: nobody holds or has reserved anything, each block is free or kept, each checkpoint that is used
  * belongs to a block that is kept. */
 static void check_rest(stator *s) {
-    const struct kv_pool *pool = &s->pool;
-    assert_int_equal(s->reserved, 0);
+    const struct kv_pool *pool = &s->run.pool;
+    assert_int_equal(s->run.reserved, 0);
     assert_true(kv_pool_is_whole(pool) && checkpoints_are_whole(s));
     assert_int_equal(pool->n_free + pool->n_cached, pool->n_blocks);
     for (uint32_t i = 0; i < pool->n_blocks; i++)
         assert_int_equal(pool->blocks[i].holders, 0);
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
-        assert_int_equal(s->checkpoints[i].holders, 0);
+    for (uint32_t i = 0; i < s->run.n_checkpoints; i++)
+        assert_int_equal(s->run.checkpoints[i].holders, 0);
     for (uint32_t c = 0; c < s->planning.devices[0].graph.n_caches; c++)
         if (s->planning.devices[0].graph.caches[c].kind != GRAPH_PAGED)
-            assert_int_equal(s->caches[c].n_free, s->planning.devices[0].model.caches[c].of_sequences);
+            assert_int_equal(s->run.caches[c].n_free, s->planning.devices[0].model.caches[c].of_sequences);
 }
 
 /* One prompt twice, each alone: a hit, whoever meets whom in the rest of the play. */
