@@ -63,8 +63,8 @@ static stator_status count(const struct gpu_model *m, uint32_t *n, uint32_t *hea
 }
 
 /* The product and the rotation of its heads are one launch with any op between them that minds its own
- * values. Where that op looks at the heads, they are rotated by a launch of their own. One that looks at the
- * layer's cache is refused. */
+ * values. Where that op looks at the heads, or at the layer's cache, they are rotated and stored by a launch
+ * of their own. */
 static void fusion(void **state) {
     (void)state;
     uint64_t seed = testing_seed("launch fusion");
@@ -86,14 +86,11 @@ static void fusion(void **state) {
         if (other == 2)
             op.in = op.out;
         insert(g, rope, &op);
-        stator_status st = count(m, &n, &heads, &e);
-        assert_int_equal(st, other == 2 ? STATOR_DEVICE : STATOR_OK);
+        assert_int_equal(count(m, &n, &heads, &e), STATOR_OK);
         if (other == 0)
             assert_true(n == plain + 1 && heads == 1);
-        else if (other == 1)
-            assert_true(n > plain + 1 && heads == 0);
         else
-            assert_non_null(strstr(e.text, "GPU kernel"));
+            assert_true(n > plain + 1 && heads == 0);
         gpu_model_free(m);
     }
 }
