@@ -10,6 +10,7 @@
 
 _Static_assert(OPENCL_SPLIT == KERNELS_SPLIT, "the numerics are one");
 /* attention.cl makes so many values int8 at a time, with what is left of its local memory. */
+_Static_assert(OPENCL_LARGEST(KERNELS_MAX_HEAD) <= OPENCL_WEIGHTS, "the former lie where the latter come");
 _Static_assert(OPENCL_QUANTISE_WORDS(OPENCL_ATTENTION_ROWS *OPENCL_SPLIT) <=
                    OPENCL_ATTENTION_ROWS * (128 + 4),
                "attention's local memory");
@@ -460,8 +461,12 @@ static const struct graph_op *attention_of(const struct graph *g) {
 }
 
 static uint64_t attention_local(const struct graph_attention *a, const struct graph_cache *kv) {
-    const uint32_t tops = kernels_kv_group(kv->type_v) > 1 ? OPENCL_TOPS(a->dim_v) : 0;
-    return (uint64_t)OPENCL_ATTENTION_ROWS * (256 + 128 + 4 + a->dim_k + a->dim_v + tops) * sizeof(float);
+    const uint64_t row = 256 + 128 + 4 + (uint64_t)a->dim_k + a->dim_v;
+    uint64_t floats = OPENCL_ATTENTION_ROWS * row;
+    if (kernels_kv_group(kv->type_v) > 1)
+        floats += OPENCL_ATTENTION_ROWS * OPENCL_TOPS(a->dim_v) +
+                  (a->latent ? OPENCL_LARGEST(a->dim_v) : OPENCL_WEIGHTS);
+    return floats * sizeof(float);
 }
 
 static uint64_t tile_local(const struct graph_attention *a, const struct graph_cache *kv, uint64_t rows) {

@@ -35,8 +35,12 @@
 #define OPENCL_ATTENTION_ROWS 8
 /* Work items of a group of attention without tiles: an item has two tokens of a split. */
 #define OPENCL_ATTENTION_GROUP 128
-/* Of a row of it and quantised V: for each 32 dims the largest scale of eight blocks, a factor and a unit. */
-#define OPENCL_TOPS(head_v) ((head_v) / 32 * (OPENCL_SPLIT / 32 + 2))
+/* Floats of local memory for quantised V: of each row a factor and a unit of each 32 dims. Then the words of
+ * the weights that the group's items need at a time, of which 16 share those of four rows; latent attention
+ * has the largest scales of eight blocks instead. */
+#define OPENCL_TOPS(head_v)    ((head_v) / 32 * 2)
+#define OPENCL_WEIGHTS         (OPENCL_ATTENTION_GROUP / 16 * 4 * (OPENCL_SPLIT / 4) * 2)
+#define OPENCL_LARGEST(head_v) (OPENCL_ATTENTION_ROWS * ((head_v) / 32) * (OPENCL_SPLIT / 32))
 /* A tile of many queries has 64 rows, or 32 where local memory has no room for more; for heads whose V is
  * wider than 128 values there is none. Of K and V of Q8_0 it has OPENCL_TILE_Q8, for all heads. Floats of
  * local memory that it takes. */

@@ -39,7 +39,10 @@ struct scratch {
 #endif
     local uint *to;                        /* [ROWS]: plan_row */
     local float *max, *sum, *before, *now; /* [ROWS] each: of the splits so far; factors of the next merge */
-    local float *top; /* of quantised V: [ROWS][head_v / 32][8], then [..][2]: put_tops */
+    /* Of quantised V: */
+    local float *top;     /* [ROWS][head_v / 32][2], see factor_of */
+    local float *largest; /* [ROWS][head_v / 32][8], put_largest; where weights are, which come later */
+    local uint2 *weights; /* [ITEMS / 16][FEW][SPLIT / 4], see put_weights; latent attention has none */
 };
 
 /* Rows `first` .. first + rows of (query, head) pairs. */
@@ -157,6 +160,16 @@ static inline float larger_scale(float most, half4 d) {
     float low = x > y ? x : y, high = z > w ? z : w;
     float all = low > high ? low : high;
     return all > most ? all : most;
+}
+
+/* What e times a factor is added to, so that the low 16 bits are the weight, 128 above. */
+#define WEIGHT_ROUND (NUM_ROUND + 128.0f)
+
+/* Four such weights, as two words of bytes: high bytes, and low ones less 128. */
+static inline uint2 weight_bytes(uint a, uint b, uint c, uint d) {
+    uchar4 w = as_uchar4(a), x = as_uchar4(b), y = as_uchar4(c), z = as_uchar4(d);
+    uint high = as_uint((uchar4)(w.y, x.y, y.y, z.y)), low = as_uint((uchar4)(w.x, x.x, y.x, z.x));
+    return (uint2)(high, low ^ 0x80808080u);
 }
 
 static inline global const float *query_of(const struct look *l, const struct rows *r, uint row) {

@@ -27,7 +27,7 @@
 #elif CL_KV == KV_LAYOUT_F16 && defined(CL_LATENT)
 #define KEYS(X)   X(0) X(1)
 #define VALUES(X) X(0) X(1)
-#elif CL_KV == KV_LAYOUT_F32
+#elif CL_KV == KV_LAYOUT_F32 || (CL_KV == KV_LAYOUT_Q8_0 && defined(CL_BOTH))
 #define KEYS(X)   X(0) X(1)
 #define VALUES(X) X(0) X(1)
 #elif CL_SUB_GROUP == 8 || CL_KV == KV_LAYOUT_F16
@@ -58,6 +58,8 @@ static inline struct scratch scratch_in(local float *memory, uint head_k, uint h
     m.q = m.now + ROWS;
     m.o = m.q + ROWS * head_k;
     m.top = m.o + ROWS * head_v;
+    m.largest = m.top + ROWS * OPENCL_TOPS(head_v);
+    m.weights = (local uint2 *)m.largest;
     return m;
 }
 
@@ -438,14 +440,14 @@ static inline void weigh_scores(const struct look *l, const struct scratch *m, c
 
 /* What an item has summed, its row i. */
 static inline void put_sums(const struct look *l, const struct scratch *m, const struct cells *cells,
-                            const struct column *c, uint i, float a, float b) {
+                            const struct column *c, uint i, float a, float b, int high_a, int high_b) {
     uint row = c->row + i, to = i < c->n ? m->to[row] : ROW_NONE;
     if (to == ROW_NONE)
         return;
     float2 sum = {a, b};
     if (kv_layout_quantised(TYPE_V(l))) {
         float unit = factor_of(l, m, row, c->d / 32)[1];
-        sum = (float2)((float)as_int(a) * unit, (float)as_int(b) * unit);
+        sum = (float2)((float)(as_int(a) + 256 * high_a) * unit, (float)(as_int(b) + 256 * high_b) * unit);
     }
     if (to < ROW_MERGE) {
         *(global float2 *)(cells->o + to + c->d) = sum;
@@ -472,18 +474,31 @@ static inline void add_split(const struct look *l, const struct scratch *m, cons
     if (at < all) /* on the way while the scores are weighed */
         start_column(l, m, r, begin, &c, &x);
     weigh_scores(l, m, r, cells);
-    while (at < all) {
-        struct sums o = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-        weigh_split(l, m, r, begin, &c, &x, &o);
-        put_sums(l, m, cells, &c, 0, o.a0, o.b0);
-        put_sums(l, m, cells, &c, 1, o.a1, o.b1);
-        put_sums(l, m, cells, &c, 2, o.a2, o.b2);
-        put_sums(l, m, cells, &c, 3, o.a3, o.b3);
+#if !defined(CL_LATENT) && (!defined(CL_KV) || CL_KV > KV_LAYOUT_F16)
+    if (kv_layout_quantised(TYPE_V(l)))
+        put_weights(l, m, r, begin, &c, at < all);
+#endif
+    for (uint from = 0; from < all; from += ITEMS) {
+        if (at < all) {
+            struct sums o;
+            clear_sums(&o);
+            weigh_split(l, m, r, begin, &c, &x, &o);
+            put_sums(l, m, cells, &c, 0, o.a0, o.b0, o.high_a0, o.high_b0);
+            put_sums(l, m, cells, &c, 1, o.a1, o.b1, o.high_a1, o.high_b1);
+            put_sums(l, m, cells, &c, 2, o.a2, o.b2, o.high_a2, o.high_b2);
+            put_sums(l, m, cells, &c, 3, o.a3, o.b3, o.high_a3, o.high_b3);
+        }
         at += ITEMS;
         if (at < all) {
             c = column_of(l, m, r, at);
             start_column(l, m, r, begin, &c, &x);
         }
+#if !defined(CL_LATENT) && (!defined(CL_KV) || CL_KV > KV_LAYOUT_F16)
+        if (kv_layout_quantised(TYPE_V(l)) && from + ITEMS < all) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            put_weights(l, m, r, begin, &c, at < all);
+        }
+#endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }

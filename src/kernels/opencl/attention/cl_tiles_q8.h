@@ -473,20 +473,13 @@ static inline void tile_tops(const struct look *l, const struct tile_memory *m, 
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Four weights of 16 bits, 128 above, as two words of bytes: high bytes, and low ones less 128. */
-static inline uint2 tile_bytes(uint a, uint b, uint c, uint d) {
-    uchar4 w = as_uchar4(a), x = as_uchar4(b), y = as_uchar4(c), z = as_uchar4(d);
-    uint high = as_uint((uchar4)(w.y, x.y, y.y, z.y)), low = as_uint((uchar4)(w.x, x.x, y.x, z.x));
-    return (uint2)(high, low ^ 0x80808080u);
-}
-
 /* Word n of an item's rows and tokens. In sub-groups of 16 the engine's items have two tokens of each row, so
  * a word has two of two rows; else it has a row's four. */
 #define TILE_BITS(t, row) NUM_BITS(fma(s->of[t].s##row, scale.s##t *top[whole ? 0 : 2 * row], round))
 #define TILE_WORD(n, row, other, t0, t1, t2, t3)                                                             \
     {                                                                                                        \
-        uint2 word =                                                                                         \
-            tile_bytes(TILE_BITS(t0, row), TILE_BITS(t1, row), TILE_BITS(t2, other), TILE_BITS(t3, other));  \
+        uint2 word = weight_bytes(TILE_BITS(t0, row), TILE_BITS(t1, row), TILE_BITS(t2, other),              \
+                                  TILE_BITS(t3, other));                                                     \
         high.s##n = word.x, low.s##n = word.y;                                                               \
     }
 #if defined TILE_DPAS && CL_SUB_GROUP == 16
@@ -512,7 +505,7 @@ static inline uint2 tile_bytes(uint a, uint b, uint c, uint d) {
 static inline void tile_put_weights(const struct tile_scores *s, const bool whole, half4 d,
                                     local const float *top, local uint *to) {
     float4 scale = {(float)d.x, (float)d.y, (float)d.z, (float)d.w};
-    const float round = NUM_ROUND + 128.0f;
+    const float round = WEIGHT_ROUND;
     local uint4 *at = (local uint4 *)to;
     uint4 high, low;
     TILE_LOW_WORDS

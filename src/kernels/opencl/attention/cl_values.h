@@ -38,19 +38,18 @@ static inline void put_largest(const struct look *l, const struct scratch *m, co
             for (int t = 0; t < KV_LAYOUT_BLOCK; t += 4)
                 most = larger_scale(most, seen_scales(at[t / 4], from - t, end - t));
         }
-        m->top[i] = most;
+        m->largest[i] = most;
     }
 }
 
 static inline local float *factor_of(const struct look *l, const struct scratch *m, uint row, uint g) {
-    const uint groups = l->head_v / 32;
-    return m->top + ROWS * groups * (SPLIT / KV_LAYOUT_BLOCK) + 2 * (row * groups + g);
+    return m->top + 2 * (row * (l->head_v / 32) + g);
 }
 
 static inline void put_factors(const struct look *l, const struct scratch *m, const struct rows *r) {
     const uint groups = l->head_v / 32;
     for (uint i = get_local_id(0); i < r->n * groups; i += ITEMS) {
-        local const float *of = m->top + i * (SPLIT / KV_LAYOUT_BLOCK);
+        local const float *of = m->largest + i * (SPLIT / KV_LAYOUT_BLOCK);
         float most = of[0];
         for (uint b = 1; b < SPLIT / KV_LAYOUT_BLOCK; b++)
             most = of[b] > most ? of[b] : most;
@@ -156,32 +155,36 @@ static inline struct values load_values(const struct look *l, struct source *fro
 }
 
 #if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
-static inline short4 word_values(uint type, uint word, uint d) {
-    if (type == KV_LAYOUT_Q8_0) {
-        char4 x = as_char4(word);
-        return (short4)((short)x.x, (short)x.y, (short)x.z, (short)x.w);
-    }
-    word >>= d % 32 >= 16 ? 4 : 0;
-    return (short4)((short)((int)(word & 15u) - 8), (short)((int)(word >> 8 & 15u) - 8),
-                    (short)((int)(word >> 16 & 15u) - 8), (short)((int)(word >> 24 & 15u) - 8));
+/* Column d of four tokens, as bytes. */
+static inline uint word_values(uint type, uint word, uint d) {
+    if (type == KV_LAYOUT_Q8_0)
+        return word;
+    return less_eight(word >> (d % 32 >= 16 ? 4 : 0) & 0x0F0F0F0Fu);
 }
 #endif
 
 #endif
 
 /* What an item sums, of its first column and its second. Of quantised V integers, as bits: exact, in any
- * order. */
+ * order; the products of the weights' high bytes (of latent attention all) apart. */
 struct sums {
     float a0, a1, a2, a3, b0, b1, b2, b3;
+    int high_a0, high_a1, high_a2, high_a3, high_b0, high_b1, high_b2, high_b3;
 };
 
+static inline void clear_sums(struct sums *o) { /* as an initialiser, IGC would keep some of it in memory */
+    o->a0 = o->a1 = o->a2 = o->a3 = o->b0 = o->b1 = o->b2 = o->b3 = 0.0f;
+    o->high_a0 = o->high_a1 = o->high_a2 = o->high_a3 = 0;
+    o->high_b0 = o->high_b1 = o->high_b2 = o->high_b3 = 0;
+}
+
+#ifdef CL_LATENT
 /* The item's columns of four tokens: floats, or of quantised V integers and scales. */
 struct operands {
     float4 x, y, scale;
     short4 i, j;
 };
 
-#ifdef CL_LATENT
 static inline struct operands operands_of(const struct look *l, const struct column *c,
                                           const struct values *v) {
     struct operands r;
@@ -196,25 +199,6 @@ static inline struct operands operands_of(const struct look *l, const struct col
 #endif
     return r;
 }
-#else
-static inline struct operands operands_of(const struct look *l, const struct column *c,
-                                          const struct values *v) {
-    struct operands r;
-    r.x = r.y = r.scale = 0.0f, r.i = r.j = 0; /* as an initialiser, IGC would keep some of it in memory */
-#if !defined(CL_KV) || CL_KV <= KV_LAYOUT_F16
-    r.x = first_of(&v->x), r.y = second_of(&v->x);
-#endif
-#if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
-    if (kv_layout_quantised(TYPE_V(l))) {
-        r.i = word_values(TYPE_V(l), v->word.x, c->d), r.j = word_values(TYPE_V(l), v->word.y, c->d);
-        r.scale = (float4)((float)v->scale.x, (float)v->scale.y, (float)v->scale.z, (float)v->scale.w);
-    }
-#else
-    (void)l, (void)c;
-#endif
-    return r;
-}
-#endif
 
 /* A weight's low 16 bits are its integer. */
 static inline short weight_of(float e, float scale, float factor) {
@@ -222,31 +206,115 @@ static inline short weight_of(float e, float scale, float factor) {
     return (short)NUM_BITS(fma(e, by, NUM_ROUND));
 }
 
-static inline float add_weights(short4 w, short4 v, float sum) {
-    return as_float(as_int(sum) + w.x * v.x + w.y * v.y + w.z * v.z + w.w * v.w);
+static inline int add_weights(short4 w, short4 v, int sum) {
+    return sum + w.x * v.x + w.y * v.y + w.z * v.z + w.w * v.w;
 }
 
-/* o += e * x over tokens t .. t + 4 of the split, token by token. factor: of the row's weights. */
-static inline void add_row(const struct look *l, const struct scratch *m, uint row, float factor, uint t,
-                           const struct operands *v, float *first, float *second) {
+/* += e * x of a row and four tokens, in integers; factor: of the row's weights. */
+static inline void add_integers_of(const struct scratch *m, uint row, uint few, float factor, uint t,
+                                   const struct operands *v, float *first, float *second, int *first_high,
+                                   int *second_high) {
     float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
-    if (kv_layout_quantised(TYPE_V(l))) {
-        short4 w = {weight_of(e.x, v->scale.x, factor), weight_of(e.y, v->scale.y, factor),
-                    weight_of(e.z, v->scale.z, factor), weight_of(e.w, v->scale.w, factor)};
-        *first = add_weights(w, v->i, *first);
-        *second = add_weights(w, v->j, *second);
-    } else {
-        *first = add_products(e, v->x, *first);
-        *second = add_products(e, v->y, *second);
+    short4 w = {weight_of(e.x, v->scale.x, factor), weight_of(e.y, v->scale.y, factor),
+                weight_of(e.z, v->scale.z, factor), weight_of(e.w, v->scale.w, factor)};
+    (void)few, (void)first_high, (void)second_high;
+    *first = as_float(add_weights(w, v->i, as_int(*first)));
+    *second = as_float(add_weights(w, v->j, as_int(*second)));
+}
+#else
+/* The item's columns of four tokens: floats, or of quantised V bytes. */
+struct operands {
+    float4 x, y;
+    uint i, j;
+};
+
+static inline struct operands operands_of(const struct look *l, const struct column *c,
+                                          const struct values *v) {
+    struct operands r;
+    r.x = r.y = 0.0f, r.i = r.j = 0; /* as an initialiser, IGC would keep some of it in memory */
+#if !defined(CL_KV) || CL_KV <= KV_LAYOUT_F16
+    r.x = first_of(&v->x), r.y = second_of(&v->x);
+#endif
+#if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
+    if (kv_layout_quantised(TYPE_V(l)))
+        r.i = word_values(TYPE_V(l), v->word.x, c->d), r.j = word_values(TYPE_V(l), v->word.y, c->d);
+#else
+    (void)l, (void)c;
+#endif
+    return r;
+}
+
+/* The weights of an item's row number `few`, of four tokens each. */
+static inline local uint2 *weights_at(const struct scratch *m, uint few) {
+    return m->weights + (get_local_id(0) / 16 * FEW + few) * (SPLIT / 4);
+}
+
+/* Group: of quantised V the weights that its items need next. 16 items have the same rows and group of dims.
+ */
+static inline void put_weights(const struct look *l, const struct scratch *m, const struct rows *r,
+                               uint begin, const struct column *c, bool mine) {
+    int first = hidden(l, r, 0, begin), end = seen(l, r, r->n - 1, begin);
+    global const uchar *scales = values_of(l, r) + value_scales(l);
+    if (mine) {
+#pragma unroll 1
+        for (uint t = get_local_id(0) % 16 * 4; t < SPLIT; t += 64) {
+            half4 d = ((global const half4 *)(scales + m->block[t / KV_LAYOUT_BLOCK]))
+                [(c->d / 32 * KV_LAYOUT_BLOCK + t % KV_LAYOUT_BLOCK) / 4];
+            d = seen_scales(d, first - (int)t, end - (int)t);
+            float4 scale = {(float)d.x, (float)d.y, (float)d.z, (float)d.w};
+#define PUT(few, factor)                                                                                     \
+    {                                                                                                        \
+        float4 e = *(local const float4 *)(m->score + (c->row + few) * SPLIT + t), by = scale * c->factor;   \
+        weights_at(m, few)[t / 4] =                                                                          \
+            weight_bytes(NUM_BITS(fma(e.x, by.x, WEIGHT_ROUND)), NUM_BITS(fma(e.y, by.y, WEIGHT_ROUND)),     \
+                         NUM_BITS(fma(e.z, by.z, WEIGHT_ROUND)), NUM_BITS(fma(e.w, by.w, WEIGHT_ROUND)));    \
     }
+            PUT(0, factor0)
+            PUT(1, factor1)
+            PUT(2, factor2)
+            PUT(3, factor3)
+#undef PUT
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* += e * x of a row and four tokens, in integers. */
+static inline void add_integers_of(const struct scratch *m, uint row, uint few, float factor, uint t,
+                                   const struct operands *v, float *first, float *second, int *first_high,
+                                   int *second_high) {
+    uint2 w = weights_at(m, few)[t / 4];
+    (void)row, (void)factor;
+    *first_high += dot(as_char4(w.x), as_char4(v->i));
+    *second_high += dot(as_char4(w.x), as_char4(v->j));
+    *first = as_float(as_int(*first) + dot(as_char4(w.y), as_char4(v->i)));
+    *second = as_float(as_int(*second) + dot(as_char4(w.y), as_char4(v->j)));
+}
+#endif
+
+/* o += e * x over tokens t .. t + 4 of the split, token by token, or in integers. */
+static inline void add_row(const struct look *l, const struct scratch *m, uint row, uint few, float factor,
+                           uint t, const struct operands *v, float *first, float *second, int *first_high,
+                           int *second_high) {
+    if (kv_layout_quantised(TYPE_V(l))) {
+        add_integers_of(m, row, few, factor, t, v, first, second, first_high, second_high);
+        return;
+    }
+    float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
+    *first = add_products(e, v->x, *first);
+    *second = add_products(e, v->y, *second);
 }
 
 static inline void add_values(const struct look *l, const struct scratch *m, const struct column *c, uint t,
                               const struct operands *v, struct sums *o) {
-    add_row(l, m, c->row, c->factor0, t, v, &o->a0, &o->b0);
-    add_row(l, m, c->row + 1, c->factor1, t, v, &o->a1, &o->b1);
-    add_row(l, m, c->row + 2, c->factor2, t, v, &o->a2, &o->b2);
-    add_row(l, m, c->row + 3, c->factor3, t, v, &o->a3, &o->b3);
+#define ADD(few)                                                                                             \
+    add_row(l, m, c->row + few, few, c->factor##few, t, v, &o->a##few, &o->b##few, &o->high_a##few,          \
+            &o->high_b##few);
+    ADD(0)
+    ADD(1)
+    ADD(2)
+    ADD(3)
+#undef ADD
 }
 
 static inline float4 between(float4 x, int first, int end, float other) {
@@ -257,9 +325,11 @@ static inline float4 between(float4 x, int first, int end, float other) {
 /* Of tokens that no row sees e is 0, and what is there may be anything: -0 for it changes no sum, not even
  * one that is -0. Of quantised V only a scale may be no number. */
 static inline void mask(const struct look *l, struct operands *v, int first, int end) {
+#ifdef CL_LATENT
     if (kv_layout_quantised(TYPE_V(l)))
         v->scale = between(v->scale, first, end, 0.0f);
-    else
+#endif
+    if (!kv_layout_quantised(TYPE_V(l)))
         v->x = between(v->x, first, end, -0.0f), v->y = between(v->y, first, end, -0.0f);
 }
 
