@@ -323,9 +323,9 @@ struct kernels {
      *
      * Quantised V: of each group of 32 dims D is the largest |d_v| of the split's tokens that the query sees,
      * and f = 32639 * num_rcp(D), 0 if D is 0. A token's weight is w_t = rne(e_t * rn(d_v * f)), with one
-     * rounding, as 16 bits: |w_t| <= 32639 = 127 * 256 + 127, so w = 256 * h + l, both int8. o_d = rn((float)i
-     * * rn(D * (1/32639 as float))) with i = exact int32 sum of w_t * q_v[d], at most 256 * 32639 * 127 <
-     * 2^31. So the order of tokens is free.
+     * rounding, as 16 bits: |w_t| <= 32639 = 127 * 256 + 127, so w = 256 * h + l, both int8. With the exact
+     * int32 sum i of w_t * q_v[d], at most 256 * 32639 * 127 < 2^31, o_d = rn((float)i * rn(D * r)), where r
+     * is 1/32639 as float. So the order of tokens is free.
      *
      * Measured before they were fixed: KL divergence * 1e5 from f32 KV, of the oracle models qwen3,
      * llama-tied, qwen2 on 500 random tokens and of the demo model on 1000 of its held-out text:
@@ -339,8 +339,9 @@ struct kernels {
      *   q8_0 as defined            14.5   29.4   10.7   0.16   llama.cpp (from f16) 22.0 50.9 18.9 0.58
      *   q4_0 as defined            3415   6971   2781   3.4    llama.cpp (from f16) 3508 7693 2890 4.6
      *
-     * (The last two with e * d_v as float.) Weights of 16 bits took its place later: KL of q8_0 and of q4_0 from
-     * f32 KV is 0.98 to 1.01 of what it was before, for 15 oracle models (1,020 tokens each; 2026-11-28). */
+     * (The last two with e * d_v as float.) Weights of 16 bits took its place later: KL of q8_0 and of q4_0
+     * from f32 KV is 0.98 to 1.01 of what it was before, for 15 oracle models (1,020 tokens each;
+     * 2026-11-28). */
     void (*attention)(const struct kernels_attention *a);
     /* out from the parts of all splits (n_queries 1; q, k, v and the range are not looked at): the same bits
      * as from one call of attention. */

@@ -1,6 +1,6 @@
 /* Of the fully static binary alone. libevent can look up names of hosts, services and protocols, which stator
- * never asks for, but which its evutil.c brings in, and http_fetch.c looks up names of server.image_hosts: in a
- * static program glibc's functions for that would load shared libraries at run time. These find nothing
+ * never asks for, but which its evutil.c brings in, and http_fetch.c looks up names of server.image_hosts: in
+ * a static program glibc's functions for that would load shared libraries at run time. These find nothing
  * instead, so server.image_hosts takes addresses only there. */
 #ifdef STATOR_STATIC
 

@@ -196,8 +196,7 @@ static void print_report(const struct report *r) {
     const struct shape *s = r->shape;
     char size[UNITS_TEXT];
     if (s->n_nextn > 0)
-        printf("\nonly for speculation.mode \"mtp\": %" PRIu32 " MTP head%s, %" PRIu32
-               " tensor%s, %s\n",
+        printf("\nonly for speculation.mode \"mtp\": %" PRIu32 " MTP head%s, %" PRIu32 " tensor%s, %s\n",
                s->n_nextn, s->n_nextn == 1 ? "" : "s", s->nextn_tensors, s->nextn_tensors == 1 ? "" : "s",
                units_format_size(s->nextn_bytes, size));
     if (s->vision_tensors > 0)

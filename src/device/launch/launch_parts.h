@@ -28,7 +28,7 @@ enum {
     LAUNCH_FORMS,
     LAUNCH_EXCHANGE, /* rows of the columns of a tensor split's devices */
     LAUNCH_EXCHANGE_NORM,
-    LAUNCH_MAP,      /* launch_tower.c */
+    LAUNCH_MAP, /* launch_tower.c */
     LAUNCH_LAYER_NORM,
     LAUNCH_BLEND,
     LAUNCH_PROJECT,

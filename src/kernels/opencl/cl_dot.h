@@ -62,8 +62,8 @@ struct cl_act {
 /* Rows that go together through what is made of a block's integer sums, and F(first row) for each such part,
  * with constants: left to the compiler, the loop may stay one. */
 #if !CL_TILES && CL_TOKENS == 8
-/* Of few tokens, those that are not there are left out, in pairs: a step that tests 4 draft tokens has 5 of one
- * sequence. */
+/* Of few tokens, those that are not there are left out, in pairs: a step that tests 4 draft tokens has 5 of
+ * one sequence. */
 #define CL_PART 2
 #define CL_EACH_PART(F)                                                                                      \
     F(0)                                                                                                     \

@@ -37,8 +37,8 @@ static inline struct cl_values cl_values_of(uint type, const struct cl_act *a, u
     return v;
 }
 
-/* F(token's component, token). A step that tests 4 draft tokens has 5 tokens: the last one's neighbours are left
- * out. */
+/* F(token's component, token). A step that tests 4 draft tokens has 5 tokens: the last one's neighbours are
+ * left out. */
 #define CL_EACH_TOKEN(F)                                                                                     \
     F(x, 0) F(y, 1) if (a->last > 1) {                                                                       \
         F(z, 2) F(w, 3)                                                                                      \
