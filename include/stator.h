@@ -478,7 +478,7 @@ typedef struct stator_stats {
     uint64_t step_ns;    /* sum, */
     uint64_t last_step_ns;
     uint64_t longest_step_ns;
-    uint64_t stuck_ns; /* since a step has ended, or the first has begun; 0: none is under way */
+    uint64_t stuck_ns; /* since a step has ended, or the first has begun; 0: none is in flight */
     char fault_text[256];
     /* What requests left behind (server.prefix_cache). */
     uint32_t blocks_cached;  /* that no running request holds: until one takes them, as they are or anew */

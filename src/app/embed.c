@@ -174,7 +174,7 @@ static stator_status submit(struct job *job, stator *s, size_t *next, stator_err
     return STATOR_OK;
 }
 
-/* Requests are answered nearly in their order: the search from the first one under way is short. */
+/* Requests are answered nearly in their order: the search from the first one in flight is short. */
 static size_t find(const struct job *job, size_t first, uint64_t request) {
     while (first < job->n && job->items[first].request != request)
         first++;

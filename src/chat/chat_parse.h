@@ -62,7 +62,7 @@ struct chat_parse {
     void *(*resize)(void *context, void *p, size_t n);
     void *memory;
 
-    /* of the call under way */
+    /* of the call that is being written */
     struct chat_scan scan;
     int phase;
     size_t mark[4];

@@ -139,7 +139,7 @@ struct engine_checkpoint {
 enum engine_restore_state { RESTORE_NOT, RESTORE_FINDS, RESTORE_READS, RESTORE_CHECKPOINT, RESTORE_SAVES };
 struct engine_restore {
     enum engine_restore_state state;
-    uint32_t jobs;        /* under way */
+    uint32_t jobs;        /* in flight */
     uint32_t from, until; /* blocks that it had, and is to have */
     uint32_t asked;       /* blocks that it has, or has asked for */
     bool failed;          /* one was absent */
@@ -162,7 +162,7 @@ struct engine_sequence {
     struct engine_request *request; /* NULL: free */
     uint32_t done;                  /* tokens that have gone into steps, and that the next chunk follows */
     uint32_t reached;               /* the most that caches were written to, draft tokens too */
-    uint32_t flights;               /* steps under way that carry it; it ends when there is none */
+    uint32_t flights;               /* steps in flight that carry it; it ends when there is none */
     uint32_t capacity;              /* tokens that it may come to have */
     /* Of all PAGED caches alike: blocks of the pool in the order of its tokens, taken as they come. */
     uint32_t *blocks;
@@ -199,7 +199,7 @@ struct engine_cache {
     _Atomic uint64_t *shown; /* of each block: KV_POOL_SHOWN; of PAGED ones the pool's */
 };
 
-/* A step under way (pipeline.c). */
+/* A step in flight (pipeline.c). */
 struct engine_step {
     uint64_t number;
     uint32_t at;  /* the device that has it */
@@ -246,8 +246,8 @@ struct engine_device {
     _Atomic uint64_t staged_bytes;
     _Atomic uint64_t copied_bytes;
     _Atomic uint64_t away_ns;
-    _Atomic uint64_t overlapped; /* steps that it took up while the next device had one under way */
-    _Atomic uint32_t most_ahead; /* the most that were under way there at a time */
+    _Atomic uint64_t overlapped; /* steps that it took up while the next device had one in flight */
+    _Atomic uint32_t most_ahead; /* the most that were in flight there at a time */
     _Atomic uint64_t streamed_bytes;
     _Atomic uint64_t helped_rows;
     _Atomic uint64_t helped_ns;
@@ -423,7 +423,7 @@ struct stator {
         _Atomic uint64_t tokens_in, tokens_out;
         _Atomic uint64_t queue_ns;
         _Atomic uint64_t step_ns, last_step_ns, longest_step_ns;
-        _Atomic uint64_t moved_ns; /* when a step ended, or began where none was; 0: none is under way */
+        _Atomic uint64_t moved_ns; /* when a step ended, or began where none was; 0: none is in flight */
         _Atomic int fault;         /* broken_why may be read */
         struct speculation_shown speculation;
     } shown;

@@ -61,7 +61,7 @@ struct server {
 bool server_takes(struct server *s, struct http_exchange *x);
 /* A request has ended with STATOR_DEVICE: the engine is asked for a fault at once, not at the next tick. */
 void server_look_for_fault(struct server *s);
-/* A step is under way for longer than devices.deadline. */
+/* A step has been in flight for longer than devices.deadline. */
 bool server_is_stuck(const struct server *s);
 /* api_poll is called soon. Any thread. */
 void server_wake(struct server *s);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A window that is under way. */
+/* A window that is in flight. */
 struct lane {
     uint64_t id; /* 0: free */
     uint32_t window;

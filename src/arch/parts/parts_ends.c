@@ -94,7 +94,7 @@ void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t ou
     graph_op_weight(p->g, op, matrix, bias, 0);
 }
 
-/* Two residual streams, so that one is under way while the next is computed. */
+/* Two residual streams, so that one is being copied while the next is computed. */
 static uint32_t boundary_value(struct graph *g, const char *name) {
     uint32_t v = graph_add_value(g, name, GRAPH_EXCHANGE, g->want.batch, g->width, GRAPH_F32);
     graph_value_halves(g, v, 2);

@@ -171,7 +171,7 @@ static void move_variables(struct collection *c, struct jinja_scope *s) {
     }
 }
 
-/* What statements under way refer to. */
+/* What the running statements refer to. */
 static void move_roots(struct collection *c) {
     struct jinja *j = c->j;
     for (struct jinja_place *p = j->places; p != NULL; p = p->outer) {

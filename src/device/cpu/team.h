@@ -48,7 +48,7 @@ void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t
 void team_barrier(struct team *t, uint32_t member);
 uint32_t team_size(const struct team *t);
 
-/* Sharings that may be under way at once in a team. */
+/* Sharings that may be in flight at once in a team. */
 #define TEAM_LANES 8
 
 /* Items that the members of a run share: each has a contiguous share, which depends on the numbers of items

@@ -106,7 +106,7 @@ static uint32_t kernel_of(enum family family, uint32_t set, enum kernel kernel) 
     return families[family].first + set * families[family].each + kernel;
 }
 
-/* Segments of k that a group of a decode family has under way at a time. */
+/* Segments of k that a group of a decode family has in flight at a time. */
 #define DECODE_SPLIT 16u
 
 /* The sets of HEADS, in the order of their modules: integers, then floats, then all types. */

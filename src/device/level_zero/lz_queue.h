@@ -1,5 +1,5 @@
 /* One in-order queue of a GPU, with a few command lists for transfers: copies and fills that are appended at
- * start-up, each with its fence, so that a few are under way at once.
+ * start-up, each with its fence, so that a few are in flight at once.
  *
  * Invariants: every wait has a deadline; after a lost device or a missed deadline the queue is broken, and
  * nothing more is submitted. A lost device no longer runs anything, so everything is freed; what a hanging

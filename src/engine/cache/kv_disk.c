@@ -326,7 +326,7 @@ static void follow_blocks(struct stator *s, struct engine_sequence *q) {
     checkpoints_resume(s, q, slot);
 }
 
-/* The checkpoint was read. It waits for a slot that steps under way do not use. */
+/* The checkpoint was read. It waits for a slot that steps in flight do not use. */
 static void place_checkpoint(struct stator *s, struct engine_sequence *q) {
     struct engine_restore *r = &q->restore;
     bool later = false;

@@ -1,7 +1,7 @@
 /* Blocks between the devices' caches and the buffers of kv_jobs.h. From and to caches in host memory they are
  * copied at once. A GPU copies them in the order of its steps: a block that is moved out is whole when later
  * steps write it, and one that is moved in is there for them. So no step waits for a move, and a job with
- * moves under way is only held back until they have ended.
+ * moves in flight is only held back until they have ended.
  *
  * A move that fails is a device that fails: the run ends as for a step.
  *

@@ -11,7 +11,7 @@
 
 #define LOOK_NS 1000000 /* between looks at a device's deadline */
 
-/* A pass under way: on the last device, or on all of a tensor split. */
+/* A pass in flight: on the last device, or on all of a tensor split. */
 struct pass {
     struct device *device; /* the last one, which has the results */
     uint32_t first, last;  /* devices */

@@ -1,4 +1,4 @@
-/* cl_dot.h's segments for one token, with the loads of several blocks under way at once: with one token few
+/* cl_dot.h's segments for one token, with the loads of several blocks in flight at once: with one token few
  * work items have work, and each waits for memory most of the time. CL_AHEAD: how many blocks, 2 or 4 (K
  * types 2). */
 #ifndef STATOR_KERNELS_OPENCL_CL_AHEAD_H

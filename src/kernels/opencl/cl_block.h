@@ -1,4 +1,4 @@
-/* One 32-block of a row: its loads apart from what is made of them, so that they can be under way while
+/* One 32-block of a row: its loads apart from what is made of them, so that they can be in flight while
  * others are used. */
 #ifndef STATOR_KERNELS_OPENCL_CL_BLOCK_H
 #define STATOR_KERNELS_OPENCL_CL_BLOCK_H

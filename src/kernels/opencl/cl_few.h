@@ -1,5 +1,5 @@
 /* cl_dot.h's segments for few tokens (weights of integers, not of all types): two rows meet each load of
- * activations, and the next block's weights are under way while one is multiplied. What is done for each row
+ * activations, and the next block's weights are in flight while one is multiplied. What is done for each row
  * and token is written out: of loops and arrays IGC makes loops and memory. */
 #ifndef STATOR_KERNELS_OPENCL_CL_FEW_H
 #define STATOR_KERNELS_OPENCL_CL_FEW_H
@@ -45,7 +45,7 @@ static inline struct cl_values cl_values_of(uint type, const struct cl_act *a, u
     }
 
 /* One block of both rows, F(token's component, token, values). Where there are registers for it, two tokens'
- * values have been loaded, two others' are under way while those are multiplied, and then the next block's of
+ * values have been loaded, two others' are in flight while those are multiplied, and then the next block's of
  * the first two: as v0 .. v3. */
 #if CL_FEW_AHEAD
 #define CL_BLOCK(F, type, a, here, next_here)                                                                \

@@ -72,7 +72,7 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(EACH)) {
 
 /* Units first_unit .. + units of the work, each of `unit` panels, which `together` groups share: if there are
  * several (decode), outputs are 256 of int8 forms, and the last group makes these; arrivals: for each unit, 0
- * before and after. split: how many segments of k are under way at once (decode), or tokens of a pass or
+ * before and after. split: how many segments of k are in flight at once (decode), or tokens of a pass or
  * tile. rows: of the weight (of both). Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without
  * CL_TILES twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {

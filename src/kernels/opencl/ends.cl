@@ -104,7 +104,7 @@ kernel void softcap(CL_ARGUMENTS(SOFTCAP)) {
         logits[i] = num_softcap(logits[i], cap, inverse);
 }
 
-/* Loads of an item that are under way at once. */
+/* Loads of an item that are in flight at once. */
 #define AHEAD 16
 
 /* Per row of logits: the index of the largest, the first of equals, and whether all are finite. */

@@ -1,6 +1,6 @@
 /* Products of few tokens where registers are wide (elsewhere matmul_decode.cl): a work item has a row of
  * CL_ROWS panels and CL_TOKENS tokens. As there, k is split in segments over slots of 16 items, whose totals
- * meet in local memory and are added in order; but all tokens of a pass are under way at once, so that memory
+ * meet in local memory and are added in order; but all tokens of a pass are in flight at once, so that memory
  * is read once for them. Compiled once per set of weight types (CL_TYPES, CL_NAME): integers, but not all K
  * types. */
 #include "kernels/shared/opencl.h"

@@ -10,7 +10,7 @@ static inline float norm_factor(global const float *from, uint width, local floa
     for (uint j = me; j < 128; j += items) {
         float sum = 0.0f;
         uint i = j;
-        for (; i + 15 * 128 < width; i += 16 * 128) { /* 16 loads under way at once */
+        for (; i + 15 * 128 < width; i += 16 * 128) { /* 16 loads in flight at once */
             float v[16];
 #pragma unroll
             for (uint m = 0; m < 16; m++)

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* A result under way. */
+/* A result that is being written. */
 struct vector {
     const struct api_vector_job *job;
     uint32_t i;

@@ -89,12 +89,12 @@ struct api_choice {
     bool done;
     enum api_finish finish;
     struct chat_sink sink;
-    uint32_t n_calls;                   /* begun */
-    bool calls_over;                    /* the only call that the client wants has ended */
-    struct api_text arguments;          /* of a stream: of the call under way, not yet in an event */
-    bool begun;                         /* API_PIECE_BEGIN was told */
-    enum api_piece last;                /* piece that came */
-    uint32_t n_reasoning;               /* tokens of reasoning */
+    uint32_t n_calls;          /* begun */
+    bool calls_over;           /* the only call that the client wants has ended */
+    struct api_text arguments; /* of a stream: of the call that is being written, not yet in an event */
+    bool begun;                /* API_PIECE_BEGIN was told */
+    enum api_piece last;       /* piece that came */
+    uint32_t n_reasoning;      /* tokens of reasoning */
     struct api_text content, reasoning; /* of answers that are kept (whole ones, voice->keeps), */
     struct api_text parts;              /* and struct api_part of all */
     struct api_text calls;              /* struct api_call, */

@@ -21,7 +21,7 @@ enum api_rendering {
 
 /* Takes its stack from the pool and starts the thread, which all models share. */
 stator_status api_render_open(struct api *api, stator_error *e);
-/* Ends a rendering that is under way, of whatever model, and the thread. */
+/* Ends a rendering that runs, of whatever model, and the thread. */
 void api_render_close(struct api *api);
 
 /* Renders job->request, and then calls job->rendered or fails the job: within this call where it takes no
@@ -32,7 +32,7 @@ void api_render_begin(struct api_job_state *job);
 void api_render_poll(struct api *api);
 /* The job's exchange is over: its rendering ends soon. A job whose rendering runs must stay until then. */
 void api_render_drop(struct api_job_state *job);
-/* The server was asked to end: a rendering that is under way fails. */
+/* The server was asked to end: a rendering that runs fails. */
 void api_render_stop(struct api *api);
 
 #endif

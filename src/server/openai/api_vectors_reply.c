@@ -8,7 +8,7 @@
 
 #define BASE64_STEP 3072 /* bytes that are written at a time; a multiple of 3 */
 
-/* A result under way. */
+/* A result that is being written. */
 struct result {
     const struct api_vector_job *job;
     uint32_t i;

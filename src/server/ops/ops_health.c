@@ -72,7 +72,7 @@ static void look(struct server *s, struct health *h) {
         h->status = "draining";
         h->message = "the server is shutting down";
     } else if (h->stats.stuck_ns > s->settings.deadline_ns / LATE) {
-        snprintf(h->text, sizeof h->text, "a step is under way for %.1f s (devices.deadline is %.1f s)",
+        snprintf(h->text, sizeof h->text, "a step has been in flight for %.1f s (devices.deadline is %.1f s)",
                  (double)h->stats.stuck_ns * 1e-9, (double)s->settings.deadline_ns * 1e-9);
         h->status = h->stats.stuck_ns > s->settings.deadline_ns ? "stuck" : "late";
         h->message = h->text;

@@ -1,5 +1,5 @@
-/* Text under way, in the edge pool. No memory: the text is as it was, and `failed` stays set, so that writers
- * need to look only once, at the end. */
+/* Text that is being written, in the edge pool. No memory: the text is as it was, and `failed` stays set, so
+ * that writers need to look only once, at the end. */
 #ifndef STATOR_SERVER_API_TEXT_H
 #define STATOR_SERVER_API_TEXT_H
 

@@ -261,7 +261,7 @@ test_late() {
     serve --set cpu.tier=scalar --set cpu.threads=1 --set memory.batch=1024 --set devices.deadline=1
     ready
     long_step late
-    answered 503 '"status":"late","message":"a step is under way for [0-9.]+ s \(devices.deadline is 1.0 s\)","running":1'
+    answered 503 '"status":"late","message":"a step has been in flight for [0-9.]+ s \(devices.deadline is 1.0 s\)","running":1'
     timeout 60 cat <&6 >"$tmp/long"
     exec 6>&-
     grep -q '^HTTP/1.1 200' "$tmp/long" || fail "$(cat "$tmp/long")"
@@ -281,7 +281,7 @@ test_stuck() {
     ready
     local stuck ok asked n
     long_step stuck
-    answered 503 '"status":"stuck","message":"a step is under way for [0-9.]+ s \(devices.deadline is 0.1 s\)","running":1'
+    answered 503 '"status":"stuck","message":"a step has been in flight for [0-9.]+ s \(devices.deadline is 0.1 s\)","running":1'
     stuck=$(date +%s.%N) ok=0
     while :; do # tests/run ends what never ends
         asked=$(date +%s.%N) # after the answer, on a busy machine, the step may have ended

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A sum over k under way: the segment that runs and the segments before it. */
+/* A running sum over k: the segment that runs and the segments before it. */
 struct sum {
     float total;
     float segment;

@@ -7,7 +7,7 @@
 #error "an item has two tokens of a split"
 #endif
 
-/* What an item has under way: four dims of its two tokens of K, so many times; four tokens of its two columns
+/* What an item has in flight: four dims of its two tokens of K, so many times; four tokens of its two columns
  * of V. Lists, not loops: IGC keeps an array that a loop goes through in memory. More would spill, on dg1 and
  * acm-g10 with sub-groups of 8, on pvc with 16. With all types in one kernel nothing is loaded ahead: LATE.
  */
@@ -104,7 +104,7 @@ static inline float4 second_of(const struct twos *x) {
     return (float4)((float)x->a.y, (float)x->b.y, (float)x->c.y, (float)x->d.y);
 }
 
-/* What is under way of K: numbers, or words and scales of 32 quantised dims. */
+/* What is in flight of K: numbers, or words and scales of 32 quantised dims. */
 #define TWOS(i) struct twos of##i;
 struct keys {
     KEYS(TWOS)
@@ -525,7 +525,7 @@ static inline void put_rows(const struct look *l, const struct scratch *m, const
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Splits that a row merges at a time, and loads of one item under way at a time. */
+/* Splits that a row merges at a time, and loads of one item in flight at a time. */
 #define MERGED  128
 #define IN_HAND 4
 

@@ -84,7 +84,7 @@ static inline void tile_add(const uint each, const bool whole, local const float
 
 /* o += e * v over a block of tokens from t on; v, after: the item's columns of token 0 of this block and of
  * the next, whose first are left in next; whole: the rows see all of it. Tokens go in pairs of eight, so that
- * what is under way is not moved when its turn comes. */
+ * what is in flight is not moved when its turn comes. */
 static inline void tile_block(const uint each, const bool whole, const struct look *l,
                               const struct tile_memory *m, local const float *e, const struct output *at,
                               global const tile_four *v, global const tile_four *after, uint t,

@@ -21,7 +21,7 @@
 #define TILE_LANES  (KV_LAYOUT_BLOCK + 1)
 #define TILE_QUADS  (KV_LAYOUT_BLOCK / 4)
 
-/* Four numbers as they are stored, and of how many dims of K, tokens of V an item has them under way. */
+/* Four numbers as they are stored, and of how many dims of K, tokens of V an item has them in flight. */
 #if CL_KV == KV_LAYOUT_F16
 typedef half4 tile_four;
 #define TILE_DIMS 4

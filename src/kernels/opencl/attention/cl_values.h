@@ -333,7 +333,7 @@ static inline void mask(const struct look *l, struct operands *v, int first, int
         v->x = between(v->x, first, end, -0.0f), v->y = between(v->y, first, end, -0.0f);
 }
 
-/* What is under way of V. */
+/* What is in flight of V. */
 #define VALUES_OF(i) struct values of##i;
 struct all_values {
     VALUES(VALUES_OF)
