@@ -37,7 +37,7 @@ static size_t read_ids(const char *path, int32_t *ids, size_t capacity) {
 }
 
 /* Ours differ by int8 activations only, and by the KV cache's type. The limits are about 1.15 times what was
- * measured (f16 .0252, f32 .0232, q8_0 .0239, q4_0 .1095; arg-max agreed at 46 positions, q4_0 44); `others`
+ * measured (f16 .0252, f32 .0232, q8_0 .0279, q4_0 .1073; arg-max agreed at 46 positions, q4_0 44); `others`
  * positions may have another arg-max. */
 static void check_logits(const char *kv_type, double limit, size_t others) {
     int32_t ids[PROMPT];
@@ -99,12 +99,12 @@ static void logits_f16(void **state) {
 
 static void logits_q8_0(void **state) {
     (void)state;
-    check_logits("q8_0", .0275, 3);
+    check_logits("q8_0", .032, 3);
 }
 
 static void logits_q4_0(void **state) {
     (void)state;
-    check_logits("q4_0", .126, 5);
+    check_logits("q4_0", .123, 5);
 }
 
 static void logits_f32(void **state) {
