@@ -71,7 +71,7 @@ static void hosts_resume(uint32_t rank) {
     hosts_role(0, engine);
 }
 
-/* Whoever looks for a message or sleeps lets the others go on. */
+/* A rank that looks for a message or sleeps lets the others go on. */
 static void hosts_yield(uint64_t ns) {
     sim.now_ns += 1 + sim_below(ns);
     if (hosts.now > 0)
@@ -296,7 +296,7 @@ struct device_cluster device_cluster(void) {
     return (struct device_cluster){.size = hosts.n, .rank = hosts.now, .library = "sim"};
 }
 
-/* The first who comes says what all must have. */
+/* The first rank that comes says what all must have. */
 static void hosts_agree(char *all, size_t n, const char *own, const char *what) {
     if (all[0] == '\0')
         snprintf(all, n, "%s", own);

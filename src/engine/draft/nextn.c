@@ -51,11 +51,11 @@ static stator_status run(const struct stator *s, const struct pass *p, stator_er
     while (st == STATOR_OK && !ended) {
         st = wait_for(s, p, &ended, e);
         if (st == STATOR_OK && !ended && clock_ns() - begin > s->run.deadline_ns)
-            return error_set(e, STATOR_DEVICE,
-                             "%s: wait: guesses of %u tokens have not ended after %.1f s: the device or its "
-                             "driver hangs",
-                             s->planning.devices[p->last].facts.name, p->h->n_tokens,
-                             (double)s->run.deadline_ns * 1e-9);
+            return error_set(
+                e, STATOR_DEVICE,
+                "%s: wait: the MTP head has not drafted for %u sequences after %.1f s: the device or its "
+                "driver hangs",
+                s->planning.devices[p->last].facts.name, p->h->n_tokens, (double)s->run.deadline_ns * 1e-9);
     }
     return st;
 }
