@@ -25,6 +25,7 @@
 #define CONFIG_BUDGET_NONE      UINT64_MAX    /* server.reasoning_budget = "none" */
 #define CONFIG_CHECKPOINTS_AUTO UINT64_MAX    /* server.checkpoints = "auto" */
 #define CONFIG_SLOTS_AUTO       UINT64_MAX    /* memory.expert_slots = "auto": as many as fit */
+#define CONFIG_WINDOW_AUTO      UINT64_MAX    /* memory.expert_window = "auto": by the bandwidths */
 #define CONFIG_CONTEXT_AUTO     UINT64_MAX    /* memory.context = "auto": the largest that fits */
 #define CONFIG_MOST_GUESSES     16            /* speculation.tokens */
 #define CONFIG_MOST_PICTURES    64            /* vision.pictures */
@@ -58,6 +59,7 @@ enum config_key {
     CONFIG_MEMORY_ON_OOM,
     CONFIG_MEMORY_EXPERTS,
     CONFIG_MEMORY_EXPERT_SLOTS,
+    CONFIG_MEMORY_EXPERT_WINDOW,
     CONFIG_MEMORY_STRICT,
     CONFIG_TRANSFER_MODE,
     CONFIG_TRANSFER_VERIFY,
@@ -207,7 +209,8 @@ struct config {
         uint64_t driver_reserve; /* bytes per GPU */
         enum config_oom on_oom;
         enum config_experts experts;
-        uint64_t expert_slots; /* of a layer; or CONFIG_SLOTS_AUTO */
+        uint64_t expert_slots;  /* of a layer; or CONFIG_SLOTS_AUTO */
+        uint64_t expert_window; /* tokens; or CONFIG_WINDOW_AUTO */
         bool strict;
     } memory;
     struct {

@@ -292,6 +292,11 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
         return problem(
             p, CONFIG_MEMORY_EXPERT_SLOTS,
             "is for experts that the processors compute: set memory.experts = \"host\" or \"auto\" too");
+    if (c->memory.expert_window > 0 && c->memory.expert_window != CONFIG_WINDOW_AUTO &&
+        c->memory.experts == CONFIG_EXPERTS_DEVICE)
+        return problem(
+            p, CONFIG_MEMORY_EXPERT_WINDOW,
+            "is for experts that the processors compute: set memory.experts = \"host\" or \"auto\" too");
     if (c->cache.kv_dir[0] != '\0' && !c->server.prefix_cache)
         return problem(p, CONFIG_CACHE_KV_DIR, "needs server.prefix_cache = true");
     return check_speculation(p);

@@ -162,6 +162,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "computed by the processors and copied to slots meanwhile, a few in a step. The output is "
                  "the same. \"auto\": as many as the GPU has room for. 0: "
                  "none."},
+    [CONFIG_MEMORY_EXPERT_WINDOW] =
+        {KEY(memory, expert_window), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536,
+         .words = {{"auto", CONFIG_WINDOW_AUTO}}, .default_text = "auto", .unit = "tokens",
+         .help = "Where the processors compute experts (memory.experts): a step of at least so many tokens, "
+                 "which is one of a prompt, copies all experts over the bus to a window on the GPU, which "
+                 "computes them. The output is the same. \"auto\": where that takes less time by the "
+                 "bandwidths of bus and RAM; none if the bus is not known. 0: none."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
          .help = "Makes findings of the memory audit an error (exit 3), not a warning: more host memory "

@@ -101,8 +101,8 @@ struct device_cache {
 };
 
 /* Spilled experts. A step of at least `tokens` tokens copies them to the window: one half is filled while the
- * kernels read the other. Shorter steps read them in host memory. tokens = 0: all steps do, and there is no
- * window. */
+ * kernels read the other. Shorter steps read them in host memory, or (hosted) the processors compute them.
+ * tokens = 0: all steps do, and there is no window. */
 struct device_stream {
     uint32_t tokens;
     uint64_t half_bytes;

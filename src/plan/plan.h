@@ -31,8 +31,10 @@
  *     kv_bytes_per_sequence  of one sequence whatever its tokens (windows, states), where there are such
  *     kv_bytes_per_checkpoint  of one of server.checkpoints (windows, states), likewise
  *     spill               struct plan_spill, where something of the device lies in host memory
- *     experts             {on: "host", bytes, ram_bytes_per_token, bus_bytes_per_token}, where the processors
- *                         compute its experts
+ *     experts             {on: "host", bytes, ram_bytes_per_token, bus_bytes_per_token; with slots: slots,
+ *                         copied_bytes_per_step_most; with a window: window_from_tokens,
+ *                         window_bytes_per_step, window_seconds_per_batch, processors_seconds_per_batch},
+ *                         where the processors compute its experts
  *     arenas              array of {name, bytes, lower_bound, slices: [bytes, ..],
  *                         blocks: [{name, slice, offset, bytes, first, end}, ..]}; a block lives in steps
  *                         first .. end - 1, first = end = 0: always
@@ -85,23 +87,26 @@ struct plan_arena {
 struct plan_spill {
     uint64_t weights;
     uint64_t kv;
-    uint32_t kv_layers;      /* the last ones */
-    uint32_t arena;          /* of the host that has them, and the experts below */
-    uint64_t hosted;         /* bytes of experts that the processors compute (memory.experts), not in
-                                `weights`; 0: they compute none. For a token: */
-    uint64_t hosted_ram;     /* bytes of them that the processors read */
-    uint64_t hosted_bus;     /* bytes of activations over the bus, both ways */
-    uint32_t slots;          /* experts of a layer that the device keeps (memory.expert_slots); for a step: */
-    uint64_t slot_copies;    /* bytes of experts that are copied to slots over the bus, at most */
-    uint64_t per_step;       /* of weights, over the bus in every step, whatever its tokens */
-    uint64_t per_token;      /* of weights, over the bus for every token of a step: of experts as many as are
-                                to be expected; */
-    uint64_t per_token_most; /* if it chose as many as it can of those in host memory */
-    uint64_t per_batch;      /* of weights, over the bus in a step of memory.batch tokens: as many experts as
-                                are to be expected, or copied: */
-    uint32_t stream_tokens;  /* a step of at least so many copies experts to the device's arena "window"
-                                (device.h); 0: none does */
-    uint64_t kv_per_token;   /* over the bus in every step of a sequence, for every token of its context */
+    uint32_t kv_layers;    /* the last ones */
+    uint32_t arena;        /* of the host that has them, and the experts below */
+    uint64_t hosted;       /* bytes of experts that the processors compute (memory.experts), not in
+                              `weights`; 0: they compute none. For a token: */
+    uint64_t hosted_ram;   /* bytes of them that the processors read */
+    uint64_t hosted_bus;   /* bytes of activations over the bus, both ways */
+    uint32_t slots;        /* experts of a layer that the device keeps (memory.expert_slots); for a step: */
+    uint64_t slot_copies;  /* bytes of experts that are copied to slots over the bus, at most */
+    uint64_t window_bytes; /* of experts that a step of stream_tokens copies to the window */
+    /* Of a step of memory.batch tokens, by bandwidths (hosted_estimate.h); 0: they are not known. */
+    double window_seconds, processors_seconds;
+    uint64_t per_step;        /* of weights, over the bus in every step, whatever its tokens */
+    uint64_t per_token;       /* of weights, over the bus for every token of a step: of experts as many as are
+                                 to be expected; */
+    uint64_t per_token_most;  /* if it chose as many as it can of those in host memory */
+    uint64_t per_batch;       /* of weights, over the bus in a step of memory.batch tokens: as many experts as
+                                 are to be expected, or copied: */
+    uint32_t stream_tokens;   /* a step of at least so many copies experts to the device's arena "window"
+                                 (device.h); 0: none does */
+    uint64_t kv_per_token;    /* over the bus in every step of a sequence, for every token of its context */
     uint64_t kv_per_sequence; /* likewise whatever its context: windows read, states read and written */
     /* For a token that one sequence of full length generates: over the bus, and from the device's memory. */
     uint64_t far;

@@ -63,6 +63,14 @@ static void hosted_to_json(const struct plan_spill *x, struct json *j) {
         json_put_u64(j, "slots", x->slots);
         json_put_u64(j, "copied_bytes_per_step_most", x->slot_copies);
     }
+    if (x->window_bytes > 0) {
+        json_put_u64(j, "window_from_tokens", x->stream_tokens);
+        json_put_u64(j, "window_bytes_per_step", x->window_bytes);
+    }
+    if (x->window_seconds > 0) {
+        json_put_double(j, "window_seconds_per_batch", x->window_seconds);
+        json_put_double(j, "processors_seconds_per_batch", x->processors_seconds);
+    }
     json_close(j);
 }
 

@@ -180,8 +180,14 @@ static bool gpu_over(const struct planning *s, const struct plan *p) {
     return false;
 }
 
+static stator_status add_split_or_all(struct planning *s, const struct planning_want *want, uint32_t *ends,
+                                      struct plan *p, stator_error *e) {
+    return planning_stages(s) == 1 ? add_devices(s, want, ends, p, e) : add_split(s, want, ends, p, e);
+}
+
 /* Plans without spill first, so that nothing is spilled if another split has room for it; and before that
- * (memory.experts = "auto") with the experts on the GPUs. */
+ * (memory.experts = "auto") with the experts on the GPUs. A window that nobody asked for takes no room that
+ * is needed. */
 static stator_status add_places(struct planning *s, const struct planning_want *want, struct plan *p,
                                 stator_error *e) {
     struct planning_want kept = *want;
@@ -190,7 +196,13 @@ static stator_status add_places(struct planning *s, const struct planning_want *
     const bool automatic = s->may_help && s->config.memory.experts == CONFIG_EXPERTS_AUTO;
     stator_status st = STATOR_OK;
     for (kept.hosted = s->may_help && !automatic;; kept.hosted = true) {
-        st = planning_stages(s) == 1 ? add_devices(s, &kept, ends, p, e) : add_split(s, &kept, ends, p, e);
+        kept.window = kept.hosted;
+        st = add_split_or_all(s, &kept, ends, p, e);
+        if (st == STATOR_OK && kept.window && s->config.memory.expert_window == CONFIG_WINDOW_AUTO &&
+            gpu_over(s, p)) {
+            kept.window = false;
+            st = add_split_or_all(s, &kept, ends, p, e);
+        }
         if (st != STATOR_OK || kept.hosted || !automatic || !gpu_over(s, p))
             break;
     }
@@ -296,6 +308,21 @@ static void add_facts(struct plan *p, const struct device_facts *f) {
     }
 }
 
+/* From how many tokens on the devices' steps copy experts to the window, where processors compute them else:
+ * this follows from bandwidths that are no facts of the hash. */
+static void add_windows(const struct planning *s, struct plan *p) {
+    char all[128] = "";
+    bool any = false;
+    for (uint32_t i = 0, n = 0; i < s->n_devices; i++) {
+        const struct device_model *m = &s->devices[i].model;
+        const uint32_t tokens = m->hosted ? m->stream.tokens : 0;
+        n += (uint32_t)snprintf(all + n, sizeof all - n, "%s%u", i > 0 ? "," : "", tokens);
+        any = any || tokens > 0;
+    }
+    if (any)
+        plan_add_text(p, "expert_window", all);
+}
+
 /* The inputs of the hash. Paths, thread counts, tiers and free memory are left out. So is the host's limit:
  * it decides whether a plan fits, not what the plan is. */
 void planner_inputs(const struct planning *s, const struct planning_want *want, struct plan *p) {
@@ -355,6 +382,7 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_text(p, "expert_slots", "auto");
     else if (gpu && s->may_help && s->config.memory.expert_slots > 0)
         plan_add_number(p, "expert_slots", s->config.memory.expert_slots);
+    add_windows(s, p);
     if (s->n_devices > 1) {
         char split[64];
         const bool tensor = s->config.devices.tensor, shares = s->config.devices.n_shares > 0;

@@ -28,7 +28,8 @@ struct planning_want {
     uint32_t kv_type_v;
     bool any_slice; /* slices of any size: what a plan would be that no device can hold */
     bool spill;     /* what a GPU is too small for goes to host memory */
-    bool hosted;    /* the processors compute the experts of GPUs (memory.experts) */
+    bool hosted;    /* the processors compute the experts of GPUs (memory.experts), */
+    bool window;    /* but not those of steps that copy them (memory.expert_window) */
 };
 
 /* A slice that a device's driver did not give. */

@@ -290,6 +290,8 @@ static void fill_hosted(const struct device_model *m, struct plan_spill *out) {
     }
     if (m->cached.n > 0)
         fill_slots(m, out);
+    if (m->stream.tokens > 0)
+        out->window_bytes = expert_stream_spilled(g);
     CHECK(out->weights >= out->hosted);
     out->weights -= out->hosted;
 }

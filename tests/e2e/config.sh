@@ -88,7 +88,7 @@ test_help_config() {
     [ "$(echo "$sampling" | wc -l)" -ge 8 ] || fail "sampling.def has the rows: $sampling"
     for key in model.path model.pooling model.vision model.name vision.max_pixels vision.pictures vision.decode vision.device devices.use devices.split devices.facts devices.deadline cluster.stages memory.context memory.sequences memory.batch memory.kv_type \
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.driver_reserve \
-        memory.on_oom memory.experts memory.expert_slots memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa $sampling \
+        memory.on_oom memory.experts memory.expert_slots memory.expert_window memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa $sampling \
         speculation.mode speculation.tokens speculation.model speculation.device cache.dir cache.kv_dir cache.kv_bytes chat.template \
         server.host server.port server.api_key_file server.open server.hosts server.image_hosts server.cors server.max_connections \
         server.max_body server.max_queue server.memory server.request_timeout server.default_max_tokens server.max_tokens server.unknown_fields server.alias server.strict_model server.reasoning_budget server.reasoning_message \

@@ -3,6 +3,7 @@
 
 #include "base/arith.h"
 #include "base/units.h"
+#include "plan/parts/hosted_estimate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -242,6 +243,26 @@ static void print_hits(const struct plan_hosted *h, FILE *out) {
             h->ram_assumed ? ", which is assumed: bandwidth of cpu:0 in devices.facts says it" : "");
 }
 
+/* Prints which steps copy a GPU's experts to it in place of that. */
+static void print_window(const struct plan *p, const struct plan_place *place, FILE *out) {
+    const struct plan_spill *x = &place->spill;
+    char bytes[UNITS_TEXT];
+    if (x->window_bytes == 0)
+        return;
+    fprintf(
+        out,
+        "experts of %s: a step of %u tokens or more copies all of them to the window, %s over the bus, and "
+        "the GPU computes them",
+        place->name, x->stream_tokens, units_format_size(x->window_bytes, bytes));
+    if (x->window_seconds > 0)
+        fprintf(
+            out,
+            ": by bandwidths that takes %.0f ms; of a step of %" PRIu64 " tokens the processors would take "
+            "%.0f ms (assumed: they multiply with %d tokens what they read once)",
+            1e3 * x->window_seconds, input(p, "batch"), 1e3 * x->processors_seconds, HOSTED_ESTIMATE_TOKENS);
+    fputc('\n', out);
+}
+
 /* Prints what the processors compute for GPUs, and the bytes of a generated token. */
 static void print_experts(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
@@ -261,6 +282,7 @@ static void print_experts(const struct plan *p, FILE *out) {
                     "most %s of "
                     "others to slots\n",
                     p->places[i].name, x->slots, units_format_size(x->slot_copies, bus));
+        print_window(p, &p->places[i], out);
     }
     print_hits(&p->hosted, out);
 }

@@ -798,7 +798,7 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
                             .g = m->graph,
                             .traits = t,
                             .rows = rows,
-                            .reads_spilled = part >= LAUNCH_BLOCK,
+                            .streams = launch_streams(m, part, rows),
                             .out = out,
                             .e = e};
     uint32_t op = 0;

@@ -9,7 +9,8 @@
  * The copy of the descriptor, of landing and outgoing residuals and of results is not in here: GRAPH_LAND and
  * GRAPH_SEND make no launch. Where the model is hosted, the back end asks the helper at the gated op of
  * experts (device_helper.h). The only experts with launches are then those that have slots on the device, and
- * the second op mixes their rows with those of the helper. */
+ * the second op mixes their rows with those of the helper. A list that copies experts to the window has
+ * launches for all of them, and asks nobody. */
 #ifndef STATOR_DEVICE_LAUNCH_H
 #define STATOR_DEVICE_LAUNCH_H
 
@@ -95,6 +96,8 @@ enum launch_part {
  * copied (0: none). bounds[n - 1] == most. A step of t takes the first bucket with t <= bound. */
 #define LAUNCH_BUCKETS 7
 uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_BUCKETS]);
+/* Whether a list copies spilled experts to the window, which is the bodies'. */
+bool launch_streams(const struct device_model *m, enum launch_part part, uint32_t rows);
 /* Launches of a list that have copies, at most. */
 uint32_t launch_streamed(const struct device_model *m);
 

@@ -693,6 +693,10 @@ static bool find_experts(const struct graph *g, const struct graph_op *o, uint64
     return r->end > r->first;
 }
 
+bool launch_streams(const struct device_model *m, enum launch_part part, uint32_t rows) {
+    return part == LAUNCH_BODY && m->stream.tokens > 0 && rows >= m->stream.tokens;
+}
+
 uint32_t launch_streamed(const struct device_model *m) {
     const struct graph *g = m->graph;
     uint32_t n = 0;
@@ -786,8 +790,9 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_experts *x = &o->experts;
     const bool opens = graph_op_opens_experts(o), gated = graph_op_gated(o);
-    const bool near = b->m->cached.n > 0; /* only the experts in slots */
-    if (b->m->hosted && !near) {          /* the back end asks the helper */
+    const bool hosted = b->m->hosted && !b->streams;
+    const bool near = hosted && b->m->cached.n > 0; /* only the experts in slots */
+    if (hosted && !near) {                          /* the back end asks the helper */
         if (!opens)
             launch_mix(b, op);
         return STATOR_OK;
@@ -811,9 +816,7 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     choose_tokens(b, o, &w, unit, UINT32_MAX);
     choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
-    const struct device_stream *stream = &b->m->stream;
-    const uint64_t half =
-        stream->tokens > 0 && b->rows >= stream->tokens && !b->reads_spilled ? stream->half_bytes : 0;
+    const uint64_t half = b->streams ? b->m->stream.half_bytes : 0;
     for (struct experts_run r = {0}; r.first < (near ? slots.slots : x->experts); r.first = r.end) {
         if (near)
             r.end = slots.slots;

@@ -71,7 +71,7 @@ struct launch_list {
     const struct graph *g;
     const struct launch_traits *traits;
     uint32_t rows;      /* of the bucket */
-    bool reads_spilled; /* experts where they lie, whatever the window: it is the bodies' */
+    bool streams;       /* it copies spilled experts to the window (launch_streams) */
     struct launch *out; /* or NULL: only counts */
     uint32_t n;
     uint32_t streamed;     /* launches with copies so far */

@@ -106,16 +106,16 @@ void launch_mix(struct launch_list *b, uint32_t op) {
     const struct graph_experts *x = &o->experts;
     const uint32_t width = b->g->values[o->out].width;
     const uint32_t shared = x->shared, gate = x->gate;
-    const bool near = b->m->cached.n > 0;
+    const bool hosted = b->m->hosted && !b->streams, near = hosted && b->m->cached.n > 0;
     struct launch *l =
         launch_add(b, LAUNCH_MIX, op, OPENCL_GROUP, (uint64_t)b->rows * arith_ceil_div(width, OPENCL_GROUP));
-    l->answered = b->m->hosted;
+    l->answered = hosted;
     launch_put_mix(b, l,
                    &(struct launch_mix_arguments){
                        .routes = launch_floats(b, x->routes),
                        .used = x->used,
                        .slots = (uint64_t)b->g->want.batch * x->used,
-                       .y = b->m->hosted ? hosted_rows(b->m) : launch_floats(b, o->work),
+                       .y = hosted ? hosted_rows(b->m) : launch_floats(b, o->work),
                        .x = launch_floats(b, o->out),
                        .width = width,
                        .shared = launch_floats(b, shared != GRAPH_NONE ? shared : o->out),

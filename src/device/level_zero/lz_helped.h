@@ -16,8 +16,8 @@ void lz_helped_lay_out(struct lz_helped *h, struct carve *c, const struct device
 /* The events, if the model is hosted. */
 stator_status lz_helped_open(struct lz_device *d, stator_error *e);
 
-/* While a list for `rows` tokens is recorded, at an op of experts, before its launches: what it exchanges
- * there. Nothing where the model is not hosted. */
+/* While a list for `rows` tokens is recorded that copies no experts to the window, at an op of experts,
+ * before its launches: what it exchanges there. Nothing where the model is not hosted. */
 stator_status lz_helped_record(struct lz_device *d, struct lz_list *list, uint32_t op, uint32_t rows,
                                stator_error *e);
 

@@ -394,7 +394,7 @@ static stator_status append_ops(struct recording *r, enum launch_part part, uint
             st = append_send(r, op);
         else if (op->kind == GRAPH_EXCHANGED)
             st = lz_exchange_append(r->d, &at_exchange, r->rows, r->e);
-        else
+        else if (!launch_streams(r->d->model, part, r->rows))
             st = lz_helped_record(r->d, r->list, i, r->rows, r->e);
         while (st == STATOR_OK && at < n && r->d->steps.launches[at].op == i)
             st = append_after(r, &copies, &r->d->steps.launches[at++]);

@@ -3,6 +3,8 @@
 #include "arch/arch.h"
 #include "graph/share.h"
 #include "plan/parts/expert_slots.h"
+#include "plan/parts/expert_stream.h"
+#include "plan/parts/hosted_estimate.h"
 #include "plan/parts/layer_split.h"
 #include "plan/parts/slices.h"
 #include "plan/spill.h"
@@ -229,6 +231,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     const bool alone = (planning_stages(s) == 1 || second != NULL) && f->host_memory;
     m->slots = alone || second == &s->vision ? 1 : 2;
     const bool hosted = want->hosted && !f->host_memory && second == NULL;
+    const uint32_t streams = hosted ? hosted_window(s, f, want) : 0;
     struct graph_want gw = {
         .batch = want->batch,
         .logits_rows = want->logits_rows,
@@ -244,7 +247,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .tiled = f->host_memory,
         .pictures =
             s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
-        .experts_apart = !f->host_memory && (!hosted || s->config.memory.expert_slots > 0),
+        .experts_apart = !f->host_memory && (!hosted || streams > 0 || s->config.memory.expert_slots > 0),
         .experts_near = hosted && s->config.memory.expert_slots > 0};
     if (s->vision.tower != NULL && second == NULL) {
         stator_status whole = check_whole_pictures(s, want, f, e);
@@ -275,6 +278,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     st = graph_place(g, slice_limit(want, f), steps, second != NULL ? second->place_work : s->place_work,
                      second != NULL ? second->place_work_bytes : s->place_work_bytes, slices, e);
     m->hosted = st == STATOR_OK && hosted && spill_host_experts(g);
+    if (st == STATOR_OK && m->hosted && streams > 0)
+        m->stream = (struct device_stream){.tokens = streams, .half_bytes = expert_stream_half(g)};
     if (st == STATOR_OK && m->hosted)
         st = expert_slots_plan(s, index, slice_limit(want, f), e);
     if (st == STATOR_OK && (want->spill || m->hosted) && !f->host_memory)
@@ -367,7 +372,8 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
         .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
         .counted = !f->host_memory,
         .tiled = f->host_memory,
-        .experts_apart = !f->host_memory && (!want->hosted || s->config.memory.expert_slots > 0),
+        .experts_apart = !f->host_memory && (!want->hosted || hosted_window(s, f, want) > 0 ||
+                                             s->config.memory.expert_slots > 0),
         .experts_near = !f->host_memory && want->hosted && s->config.memory.expert_slots > 0};
     uint64_t slices[GRAPH_MAX_SLICES];
     stator_status st = arch_build(g, s->shape, &gw, e);

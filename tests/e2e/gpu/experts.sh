@@ -127,6 +127,58 @@ test_estimates() {
     ! grep -q '^experts: ' "$tmp/out" || fail "an estimate without bandwidths"
 }
 
+# The window of prompts: the fewest tokens for which all experts cross the bus in less time than the processors take for those that are
+# chosen, which is the time to read them or to multiply them, 16 tokens in the time of a reading.
+test_windows() {
+    need_shared oracles/models/qwen3moe.gguf
+    local model="$shared/oracles/models/qwen3moe.gguf" ram
+    local plan=("$stator" plan "$model" --set memory.experts=host --set memory.batch=512)
+    local known=gpu0=8GiB,bandwidth=456GB/s,bus=31GB/s
+    for ram in 60 80 20; do
+        expect 0 "${plan[@]}" --device $known --json --set "devices.facts=cpu:0=64GiB,bandwidth=${ram}GB/s"
+        awk -F '[:,]' -v ram=$ram -v share="$(share_of_experts)" 'BEGIN { split(share, s, " / "); p = s[1] / s[2] }
+            function cpu(t,   r) { r = 1 - (1 - p) ^ t; return (r > p * t / 16 ? r : p * t / 16) / ram }
+            /"window_from_tokens"/ { n = $2 } /"window_bytes_per_step"/ { b = $2 } /"window_seconds_per_batch"/ { w = $2 }
+            /"processors_seconds_per_batch"/ { c = $2 } /"bytes"/ && !all { all = $2 }
+            END { exit !(n > 1 && cpu(n) > 1 / 31 && cpu(n - 1) <= 1 / 31 && (w / (b / 31e9) - 1) ^ 2 < 1e-6 &&
+                         (c / (b / 1e9 * cpu(512)) - 1) ^ 2 < 1e-6) }' "$tmp/out" || fail "$ram GB/s: $(grep -A 12 '"experts": {' "$tmp/out")"
+        tr -d '\n' <"$tmp/out" | grep -q '"name": "window"' || fail "no arena"
+    done
+    expect 0 "${plan[@]}" --device $known
+    printed '^experts of gpu0: a step of [0-9]+ tokens or more copies all of them to the window, [0-9.]+ [KM]iB over the bus, and the GPU computes them: by bandwidths that takes [0-9]+ ms; of a step of 512 tokens the processors would take [0-9]+ ms \(assumed: they multiply with 16 tokens what they read once\)$'
+    expect 0 "${plan[@]}" --device gpu0=8GiB --set memory.expert_window=100 --json
+    printed '"window_from_tokens": 100' && printed '"expert_window": *"100"'
+    local more
+    for more in '--device gpu0=8GiB' "--device $known --set memory.expert_window=0" "--device $known --set memory.batch=4"; do
+        expect 0 "${plan[@]}" $more
+        ! grep -q 'to the window' "$tmp/out" || fail "$more: a window"
+    done
+    # where there is no room for it, "auto" does without
+    local total
+    total=$("${plan[@]}" --device $known --set memory.expert_window=0 --json | sed -n 's/^ *"total": \([0-9]*\).*/\1/p' | head -n 1)
+    expect 0 "${plan[@]}" --device "gpu0=${total}B,bandwidth=456GB/s,bus=31GB/s"
+    ! grep -q 'to the window' "$tmp/out" || fail "a window without room"
+    expect 3 "${plan[@]}" --device "gpu0=${total}B,bandwidth=456GB/s,bus=31GB/s" --set memory.expert_window=100
+    expect 2 "$stator" plan "$model" --device g=1GiB --set memory.expert_window=100
+    said 'memory.expert_window .*is for experts that the processors compute: set memory.experts'
+}
+
+# A prompt of many tokens through the window, answers by the processors and the slots: the tokens of the CPU.
+test_prompt_through_the_window() {
+    need_shared oracles/models/qwen3moe.gguf
+    need_driver
+    local model=$shared/oracles/models/qwen3moe.gguf ids
+    ids=$(seq -s ' ' 1 40)
+    expect 0 "$stator" run "$model" --tokens "$ids" -n 8 --seed 1 --set devices.use=cpu:0 --set memory.context=64
+    cp "$tmp/out" "$tmp/expected"
+    expect 0 env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small" "$stator" run "$model" --tokens "$ids" -n 8 --seed 1 \
+        --set 'devices.use="level_zero:0"' --set memory.experts=host --set memory.expert_slots=3 --set memory.expert_window=16 \
+        --set memory.context=64 --set memory.batch=32 --report "$tmp/report.json"
+    cmp -s "$tmp/out" "$tmp/expected" || fail "other tokens: $(cat "$tmp/out")"
+    grep -q '"streamed_bytes": *[1-9]' "$tmp/report.json" && grep -q '"helped_rows": *[1-9]' "$tmp/report.json" ||
+        fail "$(grep 'streamed\|helped' "$tmp/report.json")"
+}
+
 # A server on a GPU whose experts the processors compute tells their rows: 3 tokens and the last of 2 others, each with its experts in
 # each layer.
 test_helped_rows_in_the_metrics() {

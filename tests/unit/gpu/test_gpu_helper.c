@@ -1,6 +1,6 @@
-/* memory.experts = "host": the processors compute the experts of GPUs, run by the software driver. Every
- * logit and every answer has the bits of a run on the CPU, with one token and with many in a step, on one GPU
- * and on two, with speculation; faults end in an error. */
+/* memory.experts = "host": the processors compute the experts of GPUs, run by the software driver, but those
+ * of long steps (memory.expert_window). Every logit and every answer has the bits of a run on the CPU, with
+ * one token and with many in a step, on one GPU and on two, with speculation; faults end in an error. */
 #include "engine/engine.h"
 #include "experts_model.h"
 #include "kv_folder.h"
@@ -15,8 +15,10 @@
 
 /* Of the next child. */
 static const char *path, *use, *batch, *rows = "memory.logits_rows=8", *deadline = "devices.deadline=120",
-                                       *failure, *cached = "memory.expert_slots=0";
-static bool hits; /* experts in slots are to be used */
+                                       *failure, *cached = "memory.expert_slots=0",
+                                       *window = "memory.expert_window=0";
+static bool hits;    /* experts in slots are to be used */
+static bool shorter; /* some steps have fewer tokens than copy experts to the window */
 static int32_t ids[PEER_TOKENS];
 static uint32_t n_ids;
 static float *expected; /* of the CPU */
@@ -29,6 +31,7 @@ static stator *start(stator_status *st, stator_error *e) {
                           deadline,
                           "memory.experts=host",
                           cached,
+                          window,
                           "memory.context=256",
                           rows,
                           "memory.driver_reserve=1MiB",
@@ -52,7 +55,8 @@ static void same_logits(void) {
     float *got = harness_logits(s, ids, n_ids);
     CHECK(memcmp(got, expected, (size_t)n_ids * vocab * sizeof *got) == 0);
     free(got);
-    uint64_t helped = 0, slots = 0, near = 0, copies = 0;
+    uint64_t helped = 0, slots = 0, near = 0, copies = 0, streamed = 0;
+    const uint32_t from = (uint32_t)atoi(strchr(window, '=') + 1);
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const struct graph *g = &s->planning.devices[i].graph;
         bool has = false; /* the first of two may have dense layers alone */
@@ -61,6 +65,8 @@ static void same_logits(void) {
         CHECK(s->planning.devices[i].model.hosted == has);
         CHECK((s->planning.plan.places[i].spill.hosted > 0) == has);
         CHECK(s->planning.plan.places[i].spill.weights == 0);
+        CHECK(s->planning.devices[i].model.stream.tokens == (has ? from : 0));
+        streamed += s->devices[i].streamed_bytes;
         helped += s->devices[i].helped_rows;
         near += s->devices[i].slot_rows;
         copies += s->devices[i].slot_copies;
@@ -72,10 +78,13 @@ static void same_logits(void) {
         }
     }
     CHECK(strcmp(cached, "memory.expert_slots=0") != 0 || near + copies == 0);
-    fprintf(stderr, "hits %llu misses %llu copies %llu\n", (unsigned long long)near,
-            (unsigned long long)helped, (unsigned long long)copies);
-    CHECK(helped + near == slots && (near > 0 || !hits) && (copies > 0 || !hits) &&
-          spill_all(&s->planning.plan) > 0);
+    fprintf(stderr, "hits %llu misses %llu copies %llu streamed %llu\n", (unsigned long long)near,
+            (unsigned long long)helped, (unsigned long long)copies, (unsigned long long)streamed);
+    CHECK(spill_all(&s->planning.plan) > 0);
+    if (from > 0)
+        CHECK(streamed > 0 && helped + near < slots && (helped > 0) == shorter);
+    else
+        CHECK(streamed == 0 && helped + near == slots && (near > 0 || !hits) && (copies > 0 || !hits));
     stator_close(s);
     CHECK(zesim_counter("violations") == 0);
     CHECK(zesim_counter("alloc.device.gpu0.bytes") == zesim_counter("free.device.gpu0.bytes"));
@@ -97,6 +106,22 @@ struct run {
     const char *use, *batch, *zesim;
     bool hits; /* there are steps enough that experts in slots are chosen again */
 };
+
+/* All steps copy experts to the window, or those of `many` tokens. */
+static void windows(const char *zesim, uint32_t many) {
+    char from[48];
+    for (uint32_t k = 0; k < 3; k++) {
+        const uint32_t tokens = k == 0 ? 1 : many;
+        snprintf(from, sizeof from, "memory.expert_window=%u", tokens);
+        window = from;
+        cached = k == 2 ? "memory.expert_slots=2" : "memory.expert_slots=0";
+        shorter = tokens > 1 && n_ids % many != 0;
+        print_message("    %s, %s\n", window, cached);
+        if (tokens > 1 || k == 0)
+            zesim_run(zesim, same_logits);
+    }
+    window = "memory.expert_window=0";
+}
 
 /* Biases, factors, clamped gates, a shared expert with a gate, recurrent layers, experts beside a dense
  * feed-forward; steps of one token, of few and of many. */
@@ -140,6 +165,8 @@ static void same_bits(void **state) {
             print_message("%s, %s, %s, %s\n", runs[i].model, use, batch, cached);
             zesim_run(zesim, same_logits);
         }
+        hits = false;
+        windows(zesim, (uint32_t)atoi(strchr(batch, '=') + 1));
         cached = slots[0];
         free(expected);
         gguf_writer_free(&w);
@@ -148,7 +175,8 @@ static void same_bits(void **state) {
 
 /* Guesses of an MTP head that has experts itself, kept and refused. */
 static void guess(void) {
-    const char *const sets[] = {use, "memory.driver_reserve=1MiB", "memory.experts=host", cached, NULL};
+    const char *const sets[] = {use, "memory.driver_reserve=1MiB", "memory.experts=host", cached, window,
+                                NULL};
     nextn_play(path, shape, &guesses[0], 0.6f, sets);
     CHECK(zesim_counter("violations") == 0);
 }
@@ -165,6 +193,11 @@ static void speculation(void **state) {
     zesim_run("devices=1," SMALL, guess);
     cached = "memory.expert_slots=3";
     zesim_run("devices=1," SMALL, guess);
+    window = "memory.expert_window=4"; /* prompts and steps with guesses, but no pass of the head */
+    zesim_run("devices=1," SMALL, guess);
+    window = "memory.expert_window=1";
+    zesim_run("devices=1," SMALL, guess);
+    window = "memory.expert_window=0";
     cached = "memory.expert_slots=0";
     gguf_writer_free(&w);
 }
@@ -176,6 +209,7 @@ static void converse(void) {
                                         "cpu.threads=2",      NULL};
     const char *const sets[] = {use,
                                 cached,
+                                window,
                                 batch,
                                 kv_folder_set,
                                 "memory.experts=host",
@@ -210,6 +244,9 @@ static void conversations(void **state) {
         zesim_run("devices=1," SMALL, converse);
         use = "devices.use=\"level_zero:0, level_zero:1\"", batch = "memory.batch=40", hits = true;
         zesim_run("devices=2," SMALL, converse);
+        window = "memory.expert_window=7";
+        zesim_run("devices=2," SMALL, converse);
+        window = "memory.expert_window=0";
         gguf_writer_free(&w);
     }
     cached = "memory.expert_slots=0";
@@ -243,15 +280,23 @@ static void faults(void **state) {
     (void)state;
     ZESIM_NEED();
     static const struct {
-        const char *fault, *says;
-    } cases[] = {{"exec.copy@40:lost", "lost"},
-                 {"exec.kernel@40:hang", "has not ended after"},
-                 {"zeEventPoolCreate@1:ERROR_UNKNOWN", "zeEventPoolCreate(of the helper)"},
-                 {"zeEventCreate@2:ERROR_UNKNOWN", "zeEventCreate(of the helper)"},
-                 {"zeCommandListAppendEventReset@1:ERROR_UNKNOWN", "zeCommandListAppendEventReset"},
-                 {"zeEventHostSynchronize@3:ERROR_DEVICE_LOST", "lost"},
-                 {"zeEventHostReset@2:ERROR_UNKNOWN", "zeEventHostReset"},
-                 {"zeEventHostSignal@2:ERROR_UNKNOWN", "zeEventHostSignal"}};
+        const char *fault, *says, *window;
+    } cases[] = {
+        {"exec.copy@40:lost", "lost", "memory.expert_window=0"},
+        {"exec.kernel@40:hang", "has not ended after", "memory.expert_window=0"},
+        {"zeEventPoolCreate@1:ERROR_UNKNOWN", "zeEventPoolCreate(of the helper)", "memory.expert_window=0"},
+        {"zeEventCreate@2:ERROR_UNKNOWN", "zeEventCreate(of the helper)", "memory.expert_window=0"},
+        {"zeCommandListAppendEventReset@1:ERROR_UNKNOWN", "zeCommandListAppendEventReset",
+         "memory.expert_window=0"},
+        {"zeEventHostSynchronize@3:ERROR_DEVICE_LOST", "lost", "memory.expert_window=0"},
+        {"zeEventHostReset@2:ERROR_UNKNOWN", "zeEventHostReset", "memory.expert_window=0"},
+        {"zeEventHostSignal@2:ERROR_UNKNOWN", "zeEventHostSignal", "memory.expert_window=0"},
+        {"zeEventPoolCreate@1:ERROR_UNKNOWN", "zeEventPoolCreate(of", "memory.expert_window=6"},
+        {"zeEventPoolCreate@2:ERROR_UNKNOWN", "zeEventPoolCreate(of", "memory.expert_window=6"},
+        {"exec.copy@25:lost", "lost", "memory.expert_window=6"},
+        {"exec.copy@60:lost", "lost", "memory.expert_window=6"},
+        {"exec.kernel@60:hang", "has not ended after", "memory.expert_window=6"},
+        {"zeEventHostSynchronize@3:ERROR_DEVICE_LOST", "lost", "memory.expert_window=6"}};
     struct gguf_writer w = gguf_writer_new();
     char model[GGUF_WRITER_PATH];
     experts_model_write(&w, experts_model_small());
@@ -267,9 +312,10 @@ static void faults(void **state) {
         snprintf(zesim, sizeof zesim, "devices=1," SMALL ",fault=%s", fault);
         failure = cases[i / 2].says;
         cached = i % 2 ? "memory.expert_slots=2" : "memory.expert_slots=0";
+        window = cases[i / 2].window;
         deadline = strstr(fault, "hang") != NULL || strstr(fault, "Signal") != NULL ? "devices.deadline=2"
                                                                                     : "devices.deadline=300";
-        print_message("%s, %s\n", fault, cached);
+        print_message("%s, %s, %s\n", fault, cached, window);
         zesim_run(zesim, fails);
     }
     deadline = "devices.deadline=120";
