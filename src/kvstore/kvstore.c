@@ -3,6 +3,7 @@
 #include "base/carve.h"
 #include "base/error.h"
 #include "base/stored_file.h"
+#include "kvstore/kvfile.h"
 #include "kvstore/kvsave.h"
 
 #include <dirent.h>
@@ -40,6 +41,8 @@ static void lay_out(struct kvstore *s, struct carve *c, uint32_t files) {
         s->n_buckets *= 2;
     s->entries = carve_take(c, files, sizeof *s->entries);
     s->buckets = carve_take(c, s->n_buckets, sizeof *s->buckets);
+    uint8_t *piece = carve_take(c, KVFILE_PIECE + KVFILE_ALIGN, 1);
+    s->piece = piece != NULL ? piece + (KVFILE_ALIGN - (uintptr_t)piece % KVFILE_ALIGN) : NULL;
     for (uint32_t i = 0; i < s->n_buckets && c->base != NULL; i++)
         s->buckets[i] = KVSTORE_NONE;
 }
@@ -311,21 +314,29 @@ static void sum_of(const struct header *h, const uint32_t *tokens, const void *b
     hash_final(&x, sum);
 }
 
+static void notice_refusal(struct kvstore *s, const struct kvfile *f) {
+    if (!f->refused || s->piece == NULL)
+        return;
+    s->piece = NULL;
+    log_write(s->options.log, STATOR_LOG_INFO,
+              "cache.kv_dir: the file system of %s has no direct I/O: files are read through the page cache",
+              s->options.folder);
+}
+
 /* Whether the open file is exactly what `wanted` says, which has no sum, with these tokens. */
-static bool read_file(int file, const struct header *wanted, const uint32_t *tokens, void *to) {
+static bool read_file(struct kvfile *f, const struct header *wanted, const uint32_t *tokens, void *to) {
     struct stat st;
     struct header h;
     uint32_t found[KVSTORE_TOKENS];
     char sum[HASH_TEXT], stored[HASH_TEXT];
     const uint64_t token_bytes = wanted->n_tokens * sizeof *tokens;
-    if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode) || !trusted(&st) || st.st_size < 0 ||
-        (uint64_t)st.st_size != sizeof h + token_bytes + wanted->bytes ||
-        !stored_file_read(file, &h, sizeof h))
+    if (fstat(f->file, &st) != 0 || !S_ISREG(st.st_mode) || !trusted(&st) || st.st_size < 0 ||
+        (uint64_t)st.st_size != sizeof h + token_bytes + wanted->bytes || !kvfile_get(f, &h, sizeof h))
         return false;
     memcpy(stored, h.sum, HASH_TEXT);
     memset(h.sum, 0, HASH_TEXT);
-    if (memcmp(&h, wanted, sizeof h) != 0 || !stored_file_read(file, found, token_bytes) ||
-        memcmp(found, tokens, token_bytes) != 0 || !stored_file_read(file, to, h.bytes))
+    if (memcmp(&h, wanted, sizeof h) != 0 || !kvfile_get(f, found, token_bytes) ||
+        memcmp(found, tokens, token_bytes) != 0 || !kvfile_get(f, to, h.bytes))
         return false;
     sum_of(&h, tokens, to, sum);
     return memcmp(sum, stored, HASH_TEXT) == 0;
@@ -344,7 +355,10 @@ bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, ui
     char name[NAME];
     name_of(&wanted.key, b->kind, name);
     int file = openat(s->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool good = file >= 0 && read_file(file, &wanted, b->tokens, to);
+    const bool direct = s->options.direct > 0 && bytes >= s->options.direct;
+    struct kvfile f = kvfile_of(file, direct ? s->piece : NULL);
+    bool good = file >= 0 && read_file(&f, &wanted, b->tokens, to);
+    notice_refusal(s, &f);
     struct kvstore_entry *e = find(s, &wanted.key, b->kind);
     if (good && e != NULL) {
         e->used = ++s->used;
@@ -367,6 +381,8 @@ static int write_file(struct kvstore *s, const char *name, const struct header *
     const bool good = stored_file_write(file, h, sizeof *h) &&
                       stored_file_write(file, tokens, h->n_tokens * sizeof *tokens) &&
                       stored_file_write(file, from, h->bytes);
+    if (good) /* so that few pages wait to be written: a hint, whose errors change nothing */
+        (void)sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
     return stored_file_end(file, s->folder, MADE, name, good);
 }
 

@@ -6,10 +6,10 @@
  * therefore make no two prefixes with one name. A file also holds the tokens of its block and the name of the
  * block before it, and a read compares both.
  *
- * A file is written to a temporary name and renamed. There is no fsync: a read checks the hash of the whole
- * file, so what a crash of the machine leaves is noticed. A file that is damaged, cut, of another user,
- * writable by others or no regular file is absent. The hash finds accidents. It is no proof against somebody
- * who can write as this user.
+ * A file is written to a temporary name and renamed. There is no fsync: a
+ * read checks the hash of the whole file, so what a crash of the machine leaves is noticed. A file that is
+ * damaged, cut, of another user, writable by others or no regular file is absent. The hash finds accidents.
+ * It is no proof against somebody who can write as this user.
  *
  * The first process that opens a folder writes to it (a lock); later ones only read. The writer keeps the
  * files within the budget: the one that was used longest ago goes first. When a write fails, it says so in
@@ -33,12 +33,14 @@
 #define KVSTORE_TOKENS   256 /* most tokens of a block */
 #define KVSTORE_NONE     UINT32_MAX
 #define KVSTORE_KEY_TEXT (2 * SHA256_BYTES + 1)
+#define KVSTORE_DIRECT   65536        /* bytes from which on a file had better pass the page cache by */
 #define KVSTORE_SAVING   "saving.tmp" /* the one save that is not finished */
 
 struct kvstore_options {
     const char *folder; /* made with mode 0700 if absent; must stay valid */
     uint64_t bytes;     /* the budget of all files together; > 0 */
     uint32_t files;     /* most files; > 0 */
+    uint64_t direct;    /* blocks of at least so many bytes are read by direct I/O (kvfile.h); 0: none */
     const struct log *log;
 };
 
@@ -62,6 +64,7 @@ struct kvstore {
     uint32_t n_entries;
     uint32_t *buckets; /* n_buckets, a power of two: the first entry of each, or KVSTORE_NONE */
     uint32_t n_buckets;
+    uint8_t *piece;                       /* of direct I/O; NULL: it is not used, or was refused */
     int folder, lock;                     /* file descriptors; lock is -1 in a reader */
     bool writes;                          /* false in a reader, and after a write has failed */
     uint64_t held;                        /* bytes of all entries and saves */

@@ -6,6 +6,7 @@
 #include "fuzz.h"
 
 #include "base/check.h"
+#include "kvstore/kvfile.h"
 #include "kvstore/kvsave.h"
 
 #include <fcntl.h>
@@ -22,7 +23,7 @@ static char folder[] = "/tmp/fuzz_kvsave.XXXXXX";
 static char path[200];
 static struct kvstore_key root;
 static struct kvstore store;
-static _Alignas(64) uint8_t memory[256];
+static _Alignas(64) uint8_t memory[KVFILE_PIECE + 2 * KVFILE_ALIGN];
 
 static void clean(void) {
     char lock[100];
@@ -34,7 +35,7 @@ static void clean(void) {
 
 static void begin(void) {
     static const struct log silent = {.write = NULL};
-    const struct kvstore_options o = {folder, 8192, 1, &silent};
+    const struct kvstore_options o = {folder, 8192, 1, 0, &silent};
     CHECK(mkdtemp(folder) != NULL && kvstore_memory(1) <= sizeof memory);
     memset(&root, 'R', sizeof root);
     snprintf(path, sizeof path, "%s/x" KVSAVE_END, folder);

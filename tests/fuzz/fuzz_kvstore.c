@@ -5,6 +5,7 @@
 #include "fuzz.h"
 
 #include "base/check.h"
+#include "kvstore/kvfile.h"
 #include "kvstore/kvstore.h"
 
 #include <fcntl.h>
@@ -33,7 +34,7 @@ static const uint32_t tokens[TOKENS] = {7, 11};
 static const struct kvstore_block block = {'k', &root, tokens, TOKENS};
 static struct kvstore store;
 static uint8_t good[WHOLE]; /* a file that was kept */
-static _Alignas(64) uint8_t memory[256];
+static _Alignas(64) uint8_t memory[KVFILE_PIECE + 2 * KVFILE_ALIGN];
 
 static void clean(void) {
     (void)unlink(path);
@@ -44,7 +45,7 @@ static void clean(void) {
 /* Keeps a block once, to see its file; the store that reads then knows of no file. */
 static void begin(void) {
     static const struct log silent = {.write = NULL};
-    const struct kvstore_options o = {folder, 8192, 1, &silent};
+    const struct kvstore_options o = {folder, 8192, 1, 1, &silent};
     struct kvstore_key key;
     char name[KVSTORE_KEY_TEXT];
     uint8_t data[BYTES] = {1, 2, 3};

@@ -87,6 +87,10 @@ stator_status kv_open(struct stator *s, stator_error *e) {
         return st;
     sha256_final(&h, s->run.kv_disk.root.sha256);
     give_buffers(s);
-    const struct kvstore_options o = {c->cache.kv_dir, c->cache.kv_bytes, s->planning.kv_disk.files, &s->log};
+    const struct kvstore_options o = {.folder = c->cache.kv_dir,
+                                      .bytes = c->cache.kv_bytes,
+                                      .files = s->planning.kv_disk.files,
+                                      .direct = KVSTORE_DIRECT,
+                                      .log = &s->log};
     return kv_jobs_start(&s->run.kv_disk.jobs, &o, &s->phase, s->front.commands, e);
 }

@@ -1,14 +1,17 @@
 /* Blocks in files: what was written is read, anything else is absent; the budget, the lock, a full disk, a
- * writer that was killed. */
+ * writer that was killed; with direct I/O and without, on a file system that has it and on one in memory. */
 #include "testing.h"
 
+#include "kvstore/kvfile.h"
 #include "kvstore/kvstore.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 enum { FILES = 8, BYTES = 5000, TOKENS = 32 };
@@ -16,7 +19,10 @@ enum { FILES = 8, BYTES = 5000, TOKENS = 32 };
 
 static char folder[64], text[4096];
 static unsigned lines;
-static _Alignas(64) uint8_t memory[2][4096];
+static _Alignas(64) uint8_t memory[2][KVFILE_PIECE + 2 * KVFILE_ALIGN];
+/* How and where the group's files are written. */
+static uint64_t direct;
+static const char *base = "/tmp";
 
 static void keep_line(void *context, stator_log_level level, const char *line) {
     (void)context;
@@ -29,7 +35,7 @@ static const struct log log_lines = {.write = keep_line, .level = STATOR_LOG_DEB
 
 static int make_folder(void **state) {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/test_kvstore.XXXXXX");
+    snprintf(folder, sizeof folder, "%s/test_kvstore.XXXXXX", base);
     lines = 0;
     return mkdtemp(folder) == NULL;
 }
@@ -70,7 +76,7 @@ static int remove_folder(void **state) {
 static struct kvstore open_store(unsigned which, uint64_t budget, uint32_t files) {
     struct kvstore s;
     stator_error e;
-    const struct kvstore_options o = {folder, budget, files, &log_lines};
+    const struct kvstore_options o = {folder, budget, files, direct, &log_lines};
     assert_true(kvstore_memory(files) <= sizeof memory[which]);
     assert_int_equal(kvstore_open(&s, &o, memory[which], &e), STATOR_OK);
     return s;
@@ -368,7 +374,7 @@ static void test_a_full_disk_ends_the_writing(void **state) {
     put(&s, 1);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     small = old;
-    small.rlim_cur = 3000;
+    small.rlim_cur = 4096;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     put(&s, 2);
@@ -398,7 +404,7 @@ static void test_a_folder_that_vanishes_ends_the_writing(void **state) {
 static void test_a_folder_of_others_is_refused(void **state) {
     struct kvstore s;
     stator_error e;
-    const struct kvstore_options o = {folder, FILE_BYTES, FILES, &log_lines};
+    const struct kvstore_options o = {folder, FILE_BYTES, FILES, direct, &log_lines};
     (void)state;
     assert_int_equal(chmod(folder, 0777), 0);
     assert_int_equal(kvstore_open(&s, &o, memory[0], &e), STATOR_FAILED);
@@ -409,7 +415,7 @@ static void test_a_folder_of_others_is_refused(void **state) {
     assert_int_equal(kvstore_open(&s, &o, memory[0], &e), STATOR_FAILED);
     assert_non_null(strstr(e.text, folder));
     assert_int_equal(unlink(folder), 0);
-    const struct kvstore_options deep = {"/tmp/test_kvstore.absent/x", FILE_BYTES, FILES, &log_lines};
+    const struct kvstore_options deep = {"/tmp/test_kvstore.absent/x", FILE_BYTES, FILES, direct, &log_lines};
     assert_int_equal(kvstore_open(&s, &deep, memory[0], &e), STATOR_FAILED);
     assert_non_null(strstr(e.text, "can't make the folder"));
 }
@@ -417,7 +423,7 @@ static void test_a_folder_of_others_is_refused(void **state) {
 /* The child writes until it is killed, and says so after every block. */
 static void write_on(int pipe_end) {
     struct kvstore s;
-    const struct kvstore_options o = {folder, FILES * FILE_BYTES, FILES, &log_lines};
+    const struct kvstore_options o = {folder, FILES * FILE_BYTES, FILES, direct, &log_lines};
     if (kvstore_open(&s, &o, memory[1], NULL) != STATOR_OK || !s.writes)
         _exit(1);
     for (uint32_t i = 0;; i = (i + 1) % 16) {
@@ -454,6 +460,104 @@ static void test_a_killed_writer_leaves_whole_blocks(void **state) {
         assert_int_equal(s.n_dropped, 0);
         kvstore_close(&s);
     }
+}
+
+/* Whether the folder lies on a file system that is known to have direct I/O, and to want aligned memory. */
+static bool on_a_disk(void) {
+    struct statfs st;
+    return statfs(folder, &st) == 0 && (st.f_type == 0xEF53 || st.f_type == 0x58465342); /* ext4, XFS */
+}
+
+/* Takes the file's pages from `from` on out of the page cache. */
+static void forget(const char *path, off_t from) {
+    const int file = open(path, O_RDONLY);
+    assert_int_equal(fsync(file), 0);
+    assert_int_equal(posix_fadvise(file, from, 0, POSIX_FADV_DONTNEED), 0);
+    close(file);
+}
+
+/* Sizes around a piece's, with the header and the tokens, and more than two pieces. */
+static void test_blocks_of_many_pieces(void **state) {
+    static uint8_t from[5 * KVFILE_PIECE / 2], to[sizeof from + 1];
+    const uint64_t before = 136 + 4 * TOKENS;
+    const uint64_t sizes[] = {1,
+                              KVFILE_ALIGN - before,
+                              KVFILE_PIECE - before - 1,
+                              KVFILE_PIECE - before,
+                              KVFILE_PIECE - before + 1,
+                              2 * KVFILE_PIECE - before,
+                              sizeof from};
+    uint64_t seed = testing_seed("kvstore pieces");
+    (void)state;
+    struct kvstore s = open_store(0, 64 << 20, FILES);
+    for (uint64_t i = 0; i < sizeof from; i++)
+        from[i] = (uint8_t)testing_below(&seed, 256);
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct stat st;
+        char path[200];
+        struct play *p = play_of(i);
+        kvstore_write(&s, &p->block, from, sizes[i]);
+        path_of(i, path);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_size, before + sizes[i]);
+        const off_t cuts[] = {2 * KVFILE_PIECE, KVFILE_PIECE + 8192, KVFILE_PIECE, 4096, 0};
+        for (uint32_t k = 0; k <= sizeof cuts / sizeof *cuts; k++) {
+            if (k > 0) /* from the disk from there on */
+                forget(path, cuts[k - 1]);
+            memset(to, 0xA5, sizeof to);
+            assert_true(kvstore_read(&s, &p->block, to, sizes[i]));
+            assert_memory_equal(to, from, sizes[i]);
+            assert_int_equal(to[sizes[i]], 0xA5);
+        }
+    }
+    kvstore_close(&s);
+    assert_int_equal(lines, 0);
+}
+
+/* How many of the two pages of block 1's file the page cache has. */
+static int cached_pages(const char *path) {
+    unsigned char there[2];
+    const int file = open(path, O_RDONLY);
+    void *map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, file, 0);
+    assert_true(file >= 0 && map != MAP_FAILED);
+    assert_int_equal(mincore(map, FILE_BYTES, there), 0);
+    munmap(map, FILE_BYTES);
+    close(file);
+    return (there[0] & 1) + (there[1] & 1);
+}
+
+/* A direct read brings nothing into the page cache. */
+static void test_the_page_cache(void **state) {
+    char path[200];
+    (void)state;
+    path_of(1, path);
+    struct kvstore s = open_writer();
+    put(&s, 1);
+    for (off_t from = 0; on_a_disk() && from <= 4096; from += 4096) {
+        put(&s, 1);
+        forget(path, from);
+        assert_int_equal(cached_pages(path), direct > 0 ? 0 : from > 0);
+        assert_true(has(&s, 1));
+        assert_int_equal(cached_pages(path), direct > 0 ? 0 : 2);
+    }
+    kvstore_close(&s);
+}
+
+/* Memory that is not aligned stands for a file system that takes O_DIRECT and then no transfer. */
+static void test_a_file_system_that_refuses(void **state) {
+    char path[200];
+    (void)state;
+    path_of(1, path);
+    struct kvstore s = open_writer();
+    put(&s, 1);
+    forget(path, 0);
+    s.piece -= 1;
+    assert_true(has(&s, 1));
+    assert_true(!on_a_disk() || direct == 0 || (s.piece == NULL && lines == 1));
+    assert_true(lines == 0 || strstr(text, "has no direct I/O") != NULL);
+    forget(path, 0);
+    assert_true(has(&s, 1));
+    kvstore_close(&s);
 }
 
 /* The examples of FIPS 180-4 (in NIST's "Secure Hashing" examples: SHA256.pdf), and no bytes. */
@@ -505,7 +609,16 @@ int main(void) {
         CASE(test_a_folder_that_vanishes_ends_the_writing),
         CASE(test_a_folder_of_others_is_refused),
         CASE(test_a_killed_writer_leaves_whole_blocks),
+        CASE(test_blocks_of_many_pieces),
+        CASE(test_the_page_cache),
+        CASE(test_a_file_system_that_refuses),
         cmocka_unit_test(sha256_is_the_published_one),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("plain", tests, NULL, NULL);
+    direct = 1;
+    failed += cmocka_run_group_tests_name("direct", tests, NULL, NULL);
+    if (access("/dev/shm", W_OK) != 0)
+        return failed;
+    base = "/dev/shm"; /* memory: it refuses direct I/O before Linux 6.6, and nothing is direct later */
+    return failed + cmocka_run_group_tests_name("direct, in memory", tests, NULL, NULL);
 }
