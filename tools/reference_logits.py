@@ -381,6 +381,9 @@ class Model:
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
+        if self.arch in ONE_PART and self.has('post_attention_norm.weight'):  # the MTP head
+            x = x + self.attention(h, i)
+            return x + self.feed_forward(self.norm(x, self.w('post_attention_norm.weight')))
         if self.arch in ONE_PART:
             return x + (self.mamba(h) if self.has('ssm_d') else self.attention(h, i) if self.has('attn_q.weight') else self.feed_forward(h))
         out = self.latent(h) if self.has('attn_k_b.weight') else self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)

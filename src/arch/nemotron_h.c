@@ -2,7 +2,8 @@
  * without RoPE, or a feed-forward without gates, whose middle is squared above 0. attention.head_count_kv and
  * feed_forward_length say which. Experts are weighed by sigmoids and chosen with a bias, and a shared one has
  * no gate either; the larger models multiply by ffn_latent_down before the chosen ones, and by ffn_latent_up
- * behind them. The MTP head is not computed. */
+ * behind them. The MTP head is attention and experts in one layer, each behind a norm: llama.cpp's converter
+ * folds mtp.layers.0 and mtp.layers.1 into it. */
 #include "arch/parts/parts.h"
 
 enum { MAX_LATENT = 1 << 20 };
@@ -28,6 +29,12 @@ static const struct shape_place layer[] = {
     PARTS_DENSE_BIAS(down_bias, "ffn_down.bias", SHAPE_EMBD, SHAPE_DENSE_LAYERS),
     PARTS_UNGATED_EXPERTS,
     PARTS_CHOICE_BIAS,
+};
+
+/* llama.cpp norms what the head gives with LayerNorm; vLLM and MLX, whose RMS norm this is, do not. */
+static const struct shape_place nextn[] = {
+    PARTS_NEXTN,
+    {SHAPE_LAYER(ffn_norm), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD},
 };
 
 static const struct shape_place global[] = {PARTS_ENDS};
@@ -68,21 +75,15 @@ static void build(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
     parts_delta_begin(&p);
+    parts_nextn_begin(&p);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
-        const uint32_t forms = shape_is_delta(s, i)        ? graph_form_for(l->own[PARTS_QKVZ])
-                               : shape_has_attention(s, i) ? parts_qkv_forms(l)
-                               : shape_has_experts(s, i)   ? parts_experts_forms(s, i)
-                                                           : parts_gated_forms(l);
-        const uint32_t normed = parts_norm(&p, i, "norm", l->attn_norm, forms);
         if (shape_is_delta(s, i))
-            parts_ssd(&p, i, normed);
+            parts_ssd(&p, i, parts_norm(&p, i, "norm", l->attn_norm, graph_form_for(l->own[PARTS_QKVZ])));
         else if (shape_has_attention(s, i))
-            parts_attention(&p, i, normed);
-        else if (shape_has_experts(s, i))
-            parts_experts(&p, i, normed, GRAPH_RELU2);
+            parts_attention(&p, i, parts_norm(&p, i, "norm", l->attn_norm, parts_qkv_forms(l)));
         else
-            parts_add_product(&p, i, parts_gated(&p, i, normed, GRAPH_RELU2), p.x, l->down, l->down_bias);
+            parts_ungated(&p, i, "norm", l->attn_norm);
     }
     parts_end(&p);
 }
@@ -94,9 +95,10 @@ const struct arch arch_nemotron_h = {.name = "nemotron_h",
                                      .build = build,
                                      .layer = PARTS_HYBRID_BOUNDS};
 
-const struct arch arch_nemotron_h_moe = {.name = "nemotron_h_moe",
-                                         .models = "Nemotron 3 Nano 30B-A3B, Super, Nemotron 3.5 Lightning",
-                                         .tensors = {SHAPE_TABLE(layer, global)},
-                                         .read = read,
-                                         .build = build,
-                                         .layer = PARTS_HYBRID_BOUNDS};
+const struct arch arch_nemotron_h_moe = {
+    .name = "nemotron_h_moe",
+    .models = "Nemotron 3 Nano 30B-A3B, Super, Nemotron 3.5 Lightning",
+    .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
+    .read = read,
+    .build = build,
+    .layer = PARTS_HYBRID_BOUNDS};

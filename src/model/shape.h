@@ -387,7 +387,7 @@ stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, con
  * n_ff. A file without experts is one without (count 0). */
 stator_status shape_read_experts(const struct gguf *g, struct shape *s, stator_error *e);
 static inline bool shape_has_ff(const struct shape *s, uint32_t layer) {
-    return !s->one_part || (layer < s->n_layers && s->ffs[layer] > 0);
+    return !s->one_part || s->ffs[layer] > 0;
 }
 static inline bool shape_has_experts(const struct shape *s, uint32_t layer) {
     return s->experts.count > 0 && layer >= s->experts.leading_dense && shape_has_ff(s, layer);

@@ -74,7 +74,7 @@ struct peer_model {
     uint32_t shared_kv;       /* so many last layers have no K and V, */
     uint32_t shared_ff_width; /* and their feed-forward is so wide; 0: as in others */
     const char *parts; /* of layers that are one part each: M Mamba-2, * attention, F feed-forward without
-                          gates; or NULL */
+                          gates; of an MTP head X, attention and feed-forward; or NULL */
     uint32_t latent;   /* width that experts work on; 0: embd */
     uint32_t kv_rank, q_rank, nope, dim_v; /* of latent attention; kv_rank 0: attention is another */
     uint32_t pooling;                      /* pooling_type: the model makes embeddings; 0: it makes logits */
@@ -401,6 +401,51 @@ static const struct peer_model peer_models[] = {
               {"expert_gating_func", 2},
               {"expert_shared_count", 1},
               {"expert_weights_norm", .yes = true}}},
+    {"nemotron_h_moe-nextn",
+     "nemotron_h_moe",
+     4,
+     160,
+     96,
+     5,
+     1,
+     32,
+     300,
+     .parts = "MF*FX",
+     .flags = PEER_SSD | PEER_UNTIED | PEER_CHOICE_BIAS | PEER_LATE_FFN_NORM | PEER_NEXTN,
+     .experts = 10,
+     .used = 3,
+     .expert_ff = 96,
+     .shared_ff = 64,
+     .key_heads = 2,
+     .value_heads = 6,
+     .state = 48,
+     .taps = 4,
+     .inner = 192,
+     .keys = {{"expert_weights_scale", .fraction = 2.5f},
+              {"expert_shared_count", 1},
+              {"expert_weights_norm", .yes = true}}},
+    {"nemotron_h_moe-latent-nextn",
+     "nemotron_h_moe",
+     3,
+     160,
+     128,
+     3,
+     3,
+     64,
+     200,
+     .parts = "FM*X",
+     .flags = PEER_SSD | PEER_UNTIED | PEER_CHOICE_BIAS | PEER_LATE_FFN_NORM | PEER_NEXTN,
+     .experts = 4,
+     .used = 2,
+     .expert_ff = 128,
+     .shared_ff = 64,
+     .latent = 96,
+     .key_heads = 1,
+     .value_heads = 3,
+     .state = 32,
+     .taps = 2,
+     .inner = 192,
+     .keys = {{"expert_shared_count", 1}, {"expert_weights_norm", .yes = true}}},
     {"deepseek2-nextn",
      "deepseek2",
      3,
@@ -581,6 +626,14 @@ static inline int peer_is_lone_ff(const struct peer_model *m, uint32_t layer) {
     return m->parts != NULL && m->parts[layer] == 'F';
 }
 
+static inline int peer_is_both(const struct peer_model *m, uint32_t layer) {
+    return m->parts != NULL && m->parts[layer] == 'X';
+}
+
+static inline uint32_t peer_nextn(const struct peer_model *m) {
+    return (m->flags & PEER_NEXTN) != 0;
+}
+
 static inline void peer_ssd(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const uint64_t channels = m->inner + (uint64_t)2 * m->key_heads * m->state;
@@ -730,7 +783,7 @@ static inline void peer_layer(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     if (!(m->flags & PEER_NO_PRE_NORMS)) {
         peer_vector(p, "attn_norm.weight", m->embd, 1);
-        if (!(m->flags & PEER_ONE_NORM) && m->parts == NULL)
+        if (!(m->flags & PEER_ONE_NORM) && (m->parts == NULL || peer_is_both(m, p->layer)))
             peer_vector(p, m->flags & PEER_LATE_FFN_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
                         m->embd, 1);
     }
@@ -753,7 +806,7 @@ static inline void peer_layer(struct peer_writer *p) {
         peer_conv(p);
     else if (!peer_is_lone_ff(m, p->layer))
         peer_attention(p);
-    if (m->parts != NULL && !peer_is_lone_ff(m, p->layer))
+    if (m->parts != NULL && !peer_is_lone_ff(m, p->layer) && !peer_is_both(m, p->layer))
         return;
     if (m->experts > 0 && p->layer >= m->leading) {
         peer_experts(p);
@@ -811,10 +864,6 @@ static inline void peer_own_keys(struct peer_writer *p) {
     }
 }
 
-static inline uint32_t peer_nextn(const struct peer_model *m) {
-    return (m->flags & PEER_NEXTN) != 0;
-}
-
 /* Layers with a window and those without have heads of their own. */
 static inline void peer_kinds(struct peer_writer *p) {
     const struct peer_model *m = p->m;
@@ -838,9 +887,10 @@ static inline void peer_ffs(struct peer_writer *p) {
         return;
     }
     snprintf(key, sizeof key, "%s.feed_forward_length", m->arch);
-    for (uint32_t i = 0; i < m->layers && i < 16; i++)
-        each[i] = m->parts != NULL && !peer_is_lone_ff(m, i) ? 0 : peer_ff(m, i);
-    gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
+    const uint32_t layers = m->layers + peer_nextn(m);
+    for (uint32_t i = 0; i < layers && i < 16; i++)
+        each[i] = m->parts != NULL && !peer_is_lone_ff(m, i) && !peer_is_both(m, i) ? 0 : peer_ff(m, i);
+    gguf_writer_array(p->w, key, GGUF_U32, layers, each, layers * sizeof each[0]);
 }
 
 /* 0 in layers of convolutions. */
@@ -853,11 +903,12 @@ static inline void peer_kv_heads(struct peer_writer *p) {
         gguf_writer_u32(p->w, key, m->kv_heads);
         return;
     }
-    for (uint32_t i = 0; i < m->layers && i < 16; i++)
+    const uint32_t layers = m->layers + peer_nextn(m);
+    for (uint32_t i = 0; i < layers && i < 16; i++)
         each[i] = peer_is_conv(m, i) || peer_is_ssd(m, i) || peer_is_lone_ff(m, i) ? 0
                   : peer_is_wide(m, i)                                             ? m->wide_kv_heads
                                                                                    : m->kv_heads;
-    gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
+    gguf_writer_array(p->w, key, GGUF_U32, layers, each, layers * sizeof each[0]);
 }
 
 /* Models that make embeddings are asked for them over HTTP, which takes a vocabulary: bytes and some words.

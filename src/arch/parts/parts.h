@@ -175,6 +175,8 @@ void parts_experts(struct parts *p, uint32_t layer, uint32_t normed, enum graph_
  * router reads p->x normed and times PARTS_ROUTER_SCALE / sqrt(n_embd). With the tensors of
  * PARTS_EXPERTS_BESIDE, which parts_layer_normed_behind looks for. */
 uint32_t parts_experts_beside(struct parts *p, uint32_t layer, uint32_t dense, enum graph_epilogue gate);
+/* p->x += the layer's experts or its dense feed-forward behind the norm, both without gates. */
+void parts_ungated(struct parts *p, uint32_t layer, const char *name, const struct gguf_tensor *norm);
 /* Norm, and the layer's experts or its dense feed-forward. */
 void parts_feed_forward(struct parts *p, uint32_t layer);
 

@@ -176,6 +176,16 @@ void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
     parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_SWIGLU), p->x, l->down, l->down_bias);
 }
 
+void parts_ungated(struct parts *p, uint32_t i, const char *name, const struct gguf_tensor *norm) {
+    const struct shape_layer *l = &p->s->layers[i];
+    if (shape_has_experts(p->s, i)) {
+        parts_experts(p, i, parts_norm(p, i, name, norm, parts_experts_forms(p->s, i)), GRAPH_RELU2);
+        return;
+    }
+    const uint32_t normed = parts_norm(p, i, name, norm, parts_gated_forms(l));
+    parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_RELU2), p->x, l->down, l->down_bias);
+}
+
 void parts_feed_forward(struct parts *p, uint32_t i) {
     const struct shape_layer *l = &p->s->layers[i];
     if (shape_has_experts(p->s, i))

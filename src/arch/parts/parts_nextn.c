@@ -53,7 +53,10 @@ void parts_nextn_block(struct parts *p) {
         parts_mla(p, i, parts_norm(p, i, "attn_norm", l->attn_norm, parts_mla_forms(l)));
     else
         parts_attention(p, i, parts_norm(p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
-    parts_feed_forward(p, i);
+    if (s->one_part)
+        parts_ungated(p, i, "ffn_norm", l->ffn_norm);
+    else
+        parts_feed_forward(p, i);
     p->nextn = false;
     p->x = trunk;
     g->nextn_end = g->n_ops;

@@ -63,14 +63,36 @@ static void refusals(void **state) {
     }
 }
 
+/* The norm before the experts of a head in one layer. */
+static void refusal_of_both(void **state) {
+    (void)state;
+    static const char *const mtp[] = {"speculation.mode=mtp", NULL};
+    static const char *const missing[] = {"tensor 'blk.4.post_attention_norm.weight' is missing", NULL};
+    const struct peer_model *m = peer_models;
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    while (strcmp(m->name, "nemotron_h_moe-nextn") != 0)
+        m++;
+    w.drop[0] = "blk.4.post_attention_norm.weight";
+    peer_model_write(&w, m, BLOCK_F32);
+    assert_true(gguf_writer_finish(&w));
+    assert_non_null(gguf_writer_memory_path(&w, path));
+    refused(path, mtp, STATOR_BAD_MODEL, missing);
+    gguf_writer_free(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         {"qwen35", right, NULL, NULL, (void *)(uintptr_t) "qwen35-nextn"},
         {"qwen35moe", right, NULL, NULL, (void *)(uintptr_t) "qwen35moe-nextn"},
         {"glm4moe", right, NULL, NULL, (void *)(uintptr_t) "glm4moe-nextn"},
         {"deepseek2", right, NULL, NULL, (void *)(uintptr_t) "deepseek2-nextn"},
+        {"nemotron_h_moe", right, NULL, NULL, (void *)(uintptr_t) "nemotron_h_moe-nextn"},
+        {"nemotron_h_moe, narrow experts", right, NULL, NULL,
+         (void *)(uintptr_t) "nemotron_h_moe-latent-nextn"},
         {"with factors", right, NULL, NULL, (void *)(uintptr_t) "qwen35-scales-nextn"},
         cmocka_unit_test(refusals),
+        cmocka_unit_test(refusal_of_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
