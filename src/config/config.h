@@ -55,6 +55,7 @@ enum config_key {
     CONFIG_MEMORY_LOGITS_ROWS,
     CONFIG_MEMORY_STAGING,
     CONFIG_MEMORY_HOST_LIMIT,
+    CONFIG_MEMORY_DEVICE_LIMIT,
     CONFIG_MEMORY_DRIVER_RESERVE,
     CONFIG_MEMORY_ON_OOM,
     CONFIG_MEMORY_EXPERTS,
@@ -206,6 +207,7 @@ struct config {
         uint64_t logits_rows;    /* 0: sequences, with speculation times tokens + 1 */
         uint64_t staging;        /* bytes */
         uint64_t host_limit;     /* bytes; 0: 90% of min(cgroup limit, MemAvailable) */
+        uint64_t device_limit;   /* bytes of each GPU; 0: all of it */
         uint64_t driver_reserve; /* bytes per GPU */
         enum config_oom on_oom;
         enum config_experts experts;

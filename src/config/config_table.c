@@ -135,6 +135,11 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "bytes",
          .help = "The limit of all host memory, including loading. \"auto\": 90% of the smaller of the "
                  "cgroup's limit and the memory available at the start."},
+    [CONFIG_MEMORY_DEVICE_LIMIT] =
+        {KEY(memory, device_limit), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 1024 * GIB,
+         .words = {{"all", 0}}, .default_text = "all", .unit = "bytes",
+         .help = "The limit of each GPU's memory, with memory.driver_reserve: the rest stays free for other "
+                 "programs. \"all\": what the GPU has."},
     [CONFIG_MEMORY_DRIVER_RESERVE] =
         {KEY(memory, driver_reserve), .kind = CONFIG_KIND_SIZE, .min = 0, .max = 1024 * GIB,
          .default_text = "256MiB", .unit = "bytes",

@@ -374,6 +374,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         gpu = gpu || !s->devices[i].facts.host_memory;
     if (gpu)
         plan_add_number(p, "driver_reserve", s->config.memory.driver_reserve);
+    if (gpu && s->config.memory.device_limit > 0)
+        plan_add_number(p, "device_limit", s->config.memory.device_limit);
     if (gpu && want->spill)
         plan_add_text(p, "on_oom", "spill");
     if (gpu && s->may_help)

@@ -65,13 +65,25 @@ static const char *offer(const struct planning *s, char *out, size_t n) {
     return out;
 }
 
-/* The figure to change where a person has set the limit of the host's memory; else "". */
+/* Whether the place is a GPU of which memory.device_limit leaves a part out that would hold it. */
+static bool limited(const struct planning *s, const struct plan_place *place) {
+    const uint32_t i = (uint32_t)(place - s->plan.places);
+    return i < planning_parts(s) && s->config.memory.device_limit > 0 &&
+           s->devices[i].facts.memory > s->config.memory.device_limit &&
+           place->total <= s->devices[i].facts.memory;
+}
+
+/* The figure to change where a person has set the limit of a place's memory; else "". */
 static const char *limit_hint(const struct planning *s, const struct plan_place *place, char *out, size_t n) {
     const enum config_source source = s->config.origin[CONFIG_MEMORY_HOST_LIMIT].source;
     char where[96];
     out[0] = '\0';
-    if (place == &s->plan.places[s->plan.n_places - 1] &&
-        (source == CONFIG_FROM_FILE || source == CONFIG_FROM_SET))
+    if (limited(s, place))
+        snprintf(out, n, " memory.device_limit (%.60s) would have to be at least %" PRIu64 " bytes.",
+                 config_origin_text(&s->config, CONFIG_MEMORY_DEVICE_LIMIT, where, sizeof where),
+                 place->total);
+    else if (place == &s->plan.places[s->plan.n_places - 1] &&
+             (source == CONFIG_FROM_FILE || source == CONFIG_FROM_SET))
         snprintf(out, n, " memory.host_limit (%.60s) would have to be at least %" PRIu64 " bytes.",
                  config_origin_text(&s->config, CONFIG_MEMORY_HOST_LIMIT, where, sizeof where),
                  arith_must_add(place->total, s->host_taken));

@@ -177,6 +177,25 @@ test_context_auto() {
     printed ', context 16777216,'
 }
 
+# memory.device_limit: a GPU has no more than that, and a model that would fit without it is told so.
+test_device_limit() {
+    local plan=("$stator" plan configs/demo.gguf --device g=1GiB --set memory.driver_reserve=1MiB) bytes
+    expect 0 "${plan[@]}"
+    printed '^ +total .* of 1.00 GiB$'
+    expect 0 "${plan[@]}" --set memory.device_limit=64MiB
+    printed '^ +total .* of 64.00 MiB$'
+    expect 0 "${plan[@]}" --set memory.device_limit=2GiB
+    printed '^ +total .* of 1.00 GiB$'
+    expect 3 "${plan[@]}" --set memory.device_limit=4MiB
+    said 'does not fit: g needs .* of 4.00 MiB.* memory.device_limit \(--set\) would have to be at least [0-9]+ bytes'
+    bytes=$(sed -n 's/.*would have to be at least \([0-9]*\) bytes.*/\1/p' "$tmp/err")
+    expect 0 "${plan[@]}" --set memory.device_limit=${bytes}B
+    expect 3 "${plan[@]}" --set memory.device_limit=$((bytes - 4096))B
+    # more of the plan lies in host memory
+    expect 0 "${plan[@]}" --set memory.device_limit=4MiB --set memory.on_oom=spill
+    printed '^spill of g: '
+}
+
 test_refusals() {
     expect 2 "$stator" plan
     expect 2 "$stator" plan "$tmp/none.gguf"
