@@ -125,6 +125,40 @@ test_splits_of_two_gpus_are_measured_beside_one() {
     said 'these figures do not count'
 }
 
+# A GPU that has room for a quarter of the model: each way has its rates, and llama.cpp keeps as many layers of experts as the plan has
+# room for: 60 of 100 bytes are taken, a layer has 10.
+test_hosted_experts_are_measured_beside_llama() {
+    programs
+    head -c 4000 /dev/zero >"$tmp/work/moe.gguf"
+    script "$tmp/root/stator" <<SH
+#!/bin/sh
+rate=100
+echo "\$*" >>"$tmp/ours"
+case \$1 in
+selftest) echo "all 3 cases passed"; exit ;;
+plan) echo '{"devices": [{"budget": 100, "total": 60, "layers": {"first": 0, "count": 12}, "experts": {"bytes": 120}}]}'; exit ;;
+esac
+case "\$*" in *on_oom=spill*) rate=10 ;; *expert_slots=auto*) rate=40 ;; *expert_slots=7*) rate=30 ;; *experts=host*) rate=20 ;; esac
+exec "$tmp/rows" \$rate "\$@"
+SH
+    script "$tmp/bin/llama-bench" <<SH
+#!/bin/sh
+case "\$*" in *"-ncmoe 8"*) exec "$tmp/rows" 25 "\$@" ;; *"-ncmoe 12"*) exec "$tmp/rows" 15 "\$@" ;; esac
+exit 1
+SH
+    expect 0 measure --tables hosted --headers "$tmp/moe.head.xz" --slots 7 --window 99
+    printed '^moe, 0.00 GB of 0.00 on the GPU$'
+    printed '^\| all on the GPU \| 1,000 \| 100 \|$'
+    printed '^\| spill \| 100 \| 10 \|$'
+    printed '^\| processors, slots, window \| 400 \| 40 \|$'
+    printed '^\| processors, 7 slots \| 300 \| 30 \|$'
+    printed '^\| llama.cpp, experts of 0 layers of 12 on the GPU \| 150 \| 15 \|$'
+    printed '^\| llama.cpp, experts of 4 layers of 12 on the GPU \| 250 \| 25 \|$'
+    grep -q 'device_limit=1000B .*experts=host .*expert_window=99 .*expert_slots=auto' "$tmp/ours" || fail "$(cat "$tmp/ours")"
+    expect 1 measure --tables hosted
+    said 'need --headers'
+}
+
 test_no_run_begins_after_the_limit() {
     split_programs bits
     sed -i 's/^rate=100$/rate=100; [ "\$1" != logits ] || sleep 0.3/' "$tmp/root/stator"

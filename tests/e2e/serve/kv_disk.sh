@@ -87,4 +87,13 @@ test_the_plan_shows_the_buffers() {
     printed 'conversations; only this user'
 }
 
+# The tool that measures it, on the demo.
+test_bench() {
+    expect 0 tools/bench_kv_disk --stator "$stator" --rounds 1 --tokens 200 --generate 40
+    printed '^demo.gguf, prompt of 200 tokens, 192 of them from files, '
+    printed '^\| after a restart, from files \| [0-9.]+ s'
+    printed '^\| the same, blocks written meanwhile \| [0-9.]+ s .*%\) \|$'
+    printed '^\| files written meanwhile \| [1-9]'
+}
+
 run_tests
