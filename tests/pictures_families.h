@@ -8,7 +8,7 @@
 
 #include "stator.h"
 
-enum { PICTURES_SEED = 17, PICTURES_FAMILIES = 5 };
+enum { PICTURES_SEED = 17, PICTURES_FAMILIES = 6 };
 
 struct pictures_family {
     const char *name;
@@ -73,6 +73,15 @@ static inline void pictures_gemma_tower(struct gguf_writer *w, uint32_t type) {
     tower_model_write_gemma(w, &m, PICTURES_SEED);
 }
 
+static inline int32_t pictures_gemma4_text(struct gguf_writer *w) {
+    return pictures_model_gemma4_text(w, PICTURES_SEED, 20);
+}
+
+static inline void pictures_gemma4_tower(struct gguf_writer *w, uint32_t type) {
+    const struct tower_model_gemma4 m = pictures_model_gemma4_tower(type);
+    tower_model_write_gemma4(w, &m, PICTURES_SEED);
+}
+
 static inline void pictures_flat_tower(struct gguf_writer *w, uint32_t type) {
     struct tower_model_qwen m = pictures_model_qwen_tower(type);
     m.deep = 0;
@@ -108,6 +117,12 @@ static const struct pictures_family pictures_families[PICTURES_FAMILIES] = {
      {"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
      pictures_qwen2_text,
      pictures_windowed_tower,
+     15,
+     false},
+    {"gemma4",
+     {"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
+     pictures_gemma4_text,
+     pictures_gemma4_tower,
      15,
      false}};
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Logits of a small qwen2vl, qwen3vl or gemma3 model behind pictures, in float64, from the published formulas alone: what
+"""Logits of a small qwen2vl, qwen3vl, gemma3 or gemma4 model behind pictures, in float64, from the published formulas alone: what
 tests/unit/engine/test_pictures_qwen.c and test_pictures_gemma.c compare with. Needs numpy; both files have F32 tensors only.
 
     tools/reference_pictures.py MODEL.gguf MMPROJ.gguf OUTPUT PART...
@@ -80,7 +80,8 @@ class Seeing(Model):
 
 
 class SeeingBothSides(Model):
-    """gemma3: only text is scaled by the root of the width, and tokens of a picture see each other."""
+    """gemma3: only text is scaled by the root of the width, and tokens of a picture see each other; gemma4: in layers
+    with a window."""
     def see(self, tower, parts):
         rows, pictures = [], []
         for i, part in enumerate(parts):
@@ -88,8 +89,9 @@ class SeeingBothSides(Model):
             rows.append(self.tensors['token_embd.weight'][[int(part)]] * np.sqrt(self.key('embedding_length')) if text
                         else tower.encode(read_png(part)))
             pictures += [-1 if text else i] * len(rows[-1])
-        self.pictures, self.kept, x = np.array(pictures), {}, np.vstack(rows)
+        pictures, self.kept, x = np.array(pictures), {}, np.vstack(rows)
         for i in range(self.key('block_count')):
+            self.pictures = pictures if self.arch == 'gemma3' or self.window_of(i)[0] else None
             x = self.layer_of(x, i, 1.0)
         return self.head(self.norm(x, self.tensors['output_norm.weight']))
 
@@ -98,7 +100,7 @@ def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     tower = Tower(sys.argv[2])
-    model = (SeeingBothSides if tower.kind == 'gemma3' else Seeing)(sys.argv[1], 256)
+    model = (SeeingBothSides if 'gemma' in tower.kind else Seeing)(sys.argv[1], 256)
     model.see(tower, sys.argv[4:]).astype('<f4').tofile(sys.argv[3])
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a small vision tower makes of a picture, in float64, from the published formulas alone: the reference for
 towers in stator. Needs numpy; reads mmproj files (qwen3vl_merger,
-qwen2.5vl_merger, gemma3, pixtral) whose tensors are all F32.
+qwen2.5vl_merger, gemma3, gemma4v, pixtral) whose tensors are all F32.
 tests/unit/model/test_tower_run.c compares stator's pixtral with what this program wrote.
 
     tools/reference_tower.py MMPROJ.gguf PIXELS WIDTH HEIGHT OUTPUT
@@ -35,18 +35,21 @@ class Tower:
         self.qwen = self.kind == 'qwen3vl_merger'
         self.windowed = self.kind == 'qwen2.5vl_merger'
         self.pixtral = self.kind == 'pixtral'
-        self.rms = self.pixtral or self.windowed
-        key = 'clip.vision.projector.scale_factor' if self.kind == 'gemma3' else 'clip.vision.spatial_merge_size'
-        self.merge = self.meta.get(key, {'qwen3vl_merger': 2, 'qwen2.5vl_merger': 2, 'gemma3': 4, 'pixtral': 1}[self.kind])
+        self.gemma4 = self.kind == 'gemma4v'
+        self.rms = self.pixtral or self.windowed or self.gemma4
+        key = 'clip.vision.projector.scale_factor' if 'gemma' in self.kind else 'clip.vision.spatial_merge_size'
+        self.merge = self.meta.get(key, {'qwen3vl_merger': 2, 'qwen2.5vl_merger': 2, 'gemma3': 4, 'gemma4v': 3, 'pixtral': 1}[self.kind])
 
     def of(self, name):
         return np.asarray(self.tensors[name], dtype=np.float64)
 
     def linear(self, x, name):
         y = x @ self.of(name + '.weight').T
-        return y + self.of(name + '.bias') if name + '.bias' in self.tensors or not self.pixtral else y
+        return y + self.of(name + '.bias') if name + '.bias' in self.tensors or not (self.pixtral or self.gemma4) else y
 
     def norm(self, x, name):
+        if name is None:
+            return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + self.eps)
         if self.rms:
             return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + self.eps) * self.of(name + '.weight')
         centred = x - x.mean(-1, keepdims=True)
@@ -57,7 +60,7 @@ class Tower:
         """Rows and columns of the patches in the tower's order: qwen3vl goes through one square of merge x merge
         after the other, so that a token's patches are neighbours (and pixtral here; its order makes no difference)."""
         rows, columns = np.mgrid[0:down, 0:across]
-        if self.kind != 'gemma3':
+        if 'gemma' not in self.kind:
             m = self.merge
             rows, columns = (v.reshape(down // m, m, across // m, m).transpose(0, 2, 1, 3) for v in (rows, columns))
         return rows.reshape(-1), columns.reshape(-1)
@@ -65,6 +68,8 @@ class Tower:
     def patches(self, pixels, rows, columns):
         mean, spread = (np.array(self.meta['clip.vision.image_' + k], dtype=np.float64) for k in ('mean', 'std'))
         picture = (pixels / 255.0 - mean) / spread
+        if self.gemma4:
+            picture = 2 * (picture - 0.5)
         p = self.patch_size
         kernel = self.of('v.patch_embd.weight')  # [width][colour][y][x]
         if self.qwen or self.windowed:  # a still is a pair of equal pictures
@@ -76,6 +81,9 @@ class Tower:
     def positions(self, down, across, rows, columns):
         """The learned position of each patch; qwen3vl interpolates its square of positions linearly in both
         directions, first and last patch on first and last position."""
+        if self.gemma4:  # one table for columns, one for rows
+            across, down = self.of('v.position_embd.weight')
+            return across[columns] + down[rows]
         if self.rms:
             return 0
         table = self.of('v.position_embd.weight')
@@ -108,6 +116,17 @@ class Tower:
         return np.stack([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)],
                         -1).reshape(x.shape)
 
+    def turn_gemma4(self, x, rows, columns):
+        """Each half of a head turns for itself, pairs (j, j + size / 4): the first by the column, the second by the
+        row."""
+        half, out = x.shape[-1] // 2, []
+        rates = 100.0 ** (-2.0 * np.arange(half // 2) / half)
+        for part, at in ((x[..., :half], columns), (x[..., half:], rows)):
+            angles = np.outer(at, rates)[:, None, :]
+            a, b = part[..., :half // 2], part[..., half // 2:]
+            out += [a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)]
+        return np.concatenate(out, -1)
+
     def sees(self, i, rows, columns):
         """Whether a patch sees another in layer i: in qwen2.5vl_merger those of its window, a square of window_size
         pixels, but in each n_wa_pattern-th layer all."""
@@ -129,7 +148,10 @@ class Tower:
             q, k = self.turn(q, rows, columns), self.turn(k, rows, columns)
         if self.pixtral:
             q, k = self.turn_pixtral(q, rows, columns), self.turn_pixtral(k, rows, columns)
-        scores = np.einsum('qhd,khd->hqk', q, k) / np.sqrt(width // self.heads)
+        if self.gemma4:
+            q, k, v = self.norm(q, block + 'attn_q_norm'), self.norm(k, block + 'attn_k_norm'), self.norm(v, None)
+            q, k = self.turn_gemma4(q, rows, columns), self.turn_gemma4(k, rows, columns)
+        scores = np.einsum('qhd,khd->hqk', q, k) / (1 if self.gemma4 else np.sqrt(width // self.heads))
         scores = np.where(sees, scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -137,6 +159,12 @@ class Tower:
 
     def layer(self, x, i, rows, columns):
         block = 'v.blk.%d.' % i
+        if self.gemma4:
+            y = self.attention(self.norm(x, block + 'ln1'), block, rows, columns, True)
+            x = x + self.norm(y, block + 'attn_post_norm')
+            y = self.norm(x, block + 'ln2')
+            y = gelu_tanh(self.linear(y, block + 'ffn_gate')) * self.linear(y, block + 'ffn_up')
+            return x + self.norm(self.linear(y, block + 'ffn_down'), block + 'ffn_post_norm')
         x = x + self.attention(self.norm(x, block + 'ln1'), block, rows, columns, self.sees(i, rows, columns))
         if self.rms:
             y = self.norm(x, block + 'ln2')
@@ -166,6 +194,12 @@ class Tower:
                 x = self.norm(x, 'mm.input_norm').reshape(-1, self.merge ** 2, self.embedding_length)
                 x = self.linear(x.transpose(0, 2, 1).reshape(-1, merged), 'mm.patch_merger')
             return self.linear(gelu_erf(self.linear(x, 'mm.1')), 'mm.2')
+        if self.gemma4:
+            m, width = self.merge, self.embedding_length
+            x = x.reshape(down // m, m, across // m, m, width).mean((1, 3)).reshape(-1, width) * np.sqrt(width)
+            if 'v.std_bias' in self.tensors:
+                x = (x - self.of('v.std_bias')) * self.of('v.std_scale')
+            return self.linear(self.norm(x, None), 'mm.input_projection')
         x = self.norm(x, 'v.post_ln')
         if self.qwen or self.windowed:
             x = self.linear(gelu_erf(self.linear(x.reshape(-1, merged), 'mm.0')), 'mm.2')

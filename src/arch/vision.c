@@ -38,13 +38,15 @@ static void begin(struct parts *p, struct graph *g, const struct shape *s) {
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
 }
 
-/* in normed to out: by an RMS norm, or, where the tensor has a bias, a layer norm. */
+/* in normed to out: by an RMS norm, or, where the tensor has a bias, a layer norm. t NULL: without weights.
+ */
 static struct graph_op *add_norm(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
                                  const struct tower_tensor *t) {
     struct graph_op *op = graph_add_op(p->g, GRAPH_NORM, layer, in, out);
     op->norm = parts_norm_of(p->s, p->g->values[out].width);
-    op->norm.centred = t->bias != NULL;
-    graph_op_weight(p->g, op, t->weight, t->bias, 0);
+    op->norm.centred = t != NULL && t->bias != NULL;
+    if (t != NULL)
+        graph_op_weight(p->g, op, t->weight, t->bias, 0);
     return op;
 }
 
@@ -73,12 +75,13 @@ static void add_patches(struct parts *p) {
     multiply(p, GRAPH_NONE, g->pictures, p->x, &matrix);
     if (tower_is_qwen(t))
         multiply(p, GRAPH_NONE, g->pictures, p->x, &next)->epilogue = GRAPH_RESIDUAL;
-    if (global(p, TOWER_POSITIONS)->weight == NULL)
+    const struct gguf_tensor *table =
+        t->projector == TOWER_GEMMA4 ? &t->position_matrix : global(p, TOWER_POSITIONS)->weight;
+    if (table == NULL)
         return;
     g->blends = graph_add_value(g, "places", GRAPH_EXCHANGE, batch, sizeof(struct step_blend) / sizeof(float),
                                 GRAPH_F32);
-    graph_op_weight(g, graph_add_op(g, GRAPH_BLEND, GRAPH_NONE, g->blends, p->x),
-                    global(p, TOWER_POSITIONS)->weight, NULL, 0);
+    graph_op_weight(g, graph_add_op(g, GRAPH_BLEND, GRAPH_NONE, g->blends, p->x), table, NULL, 0);
 }
 
 static void use_cache(struct parts *p, struct graph_op *op, uint32_t layer) {
@@ -119,6 +122,18 @@ static uint32_t add_heads(struct parts *p, uint32_t i) {
                : add_spread(p, i, "wide_heads", qkv, head_of(t), p->s->head_dim_k, GRAPH_F32);
 }
 
+/* in x matrix is added to the stream, normed before where there is a norm. */
+static void add_to_stream(struct parts *p, uint32_t i, uint32_t in, const struct tower_tensor *matrix,
+                          const struct tower_tensor *norm) {
+    if (norm->weight == NULL) {
+        parts_add_product(p, i, in, p->x, matrix->weight, matrix->bias);
+        return;
+    }
+    const uint32_t out = parts_value(p, i, "added", p->s->tower->width, GRAPH_F32);
+    multiply(p, i, in, out, matrix);
+    add_norm(p, i, out, p->x, norm)->epilogue = GRAPH_RESIDUAL;
+}
+
 static void add_attention(struct parts *p, uint32_t i) {
     const struct shape *s = p->s;
     const struct tower *t = s->tower;
@@ -133,8 +148,13 @@ static void add_attention(struct parts *p, uint32_t i) {
                                    .dim_v = s->head_dim_v,
                                    .n_rot = s->n_rot,
                                    .neox = s->rope_neox,
+                                   .halves = t->projector == TOWER_GEMMA4,
                                    .angles = p->angles,
-                                   .angles_q = GRAPH_NONE};
+                                   .angles_q = GRAPH_NONE,
+                                   .norm = parts_norm_of(s, head_of(t)),
+                                   .norm_v = t->projector == TOWER_GEMMA4};
+    for (uint32_t k = TOWER_Q_NORM; k <= TOWER_K_NORM && t->projector == TOWER_GEMMA4; k++)
+        op->weight[op->n_weights++] = graph_add_plain_padded(p->g, t->layer[i][k].weight, s->head_dim_k);
     use_cache(p, op, i);
     uint32_t heads = parts_value(p, i, "heads", s->n_heads * s->head_dim_v, spread ? GRAPH_F32 : form);
     op = graph_add_op(p->g, GRAPH_ATTENTION, i, qkv, heads);
@@ -151,7 +171,7 @@ static void add_attention(struct parts *p, uint32_t i) {
     use_cache(p, op, i);
     if (spread)
         heads = add_spread(p, i, "narrow_heads", heads, s->head_dim_v, head_of(t), form);
-    parts_add_product(p, i, heads, p->x, to->weight, to->bias);
+    add_to_stream(p, i, heads, to, &t->layer[i][TOWER_ATTENTION_NORM]);
 }
 
 static void add_feed_forward(struct parts *p, uint32_t i) {
@@ -164,10 +184,10 @@ static void add_feed_forward(struct parts *p, uint32_t i) {
     add_norm(p, i, p->x, normed, &l[TOWER_NORM_2]);
     const uint32_t h = parts_value(p, i, "ff", t->ff, GRAPH_F32 | graph_form_for(down->weight));
     struct graph_op *op = multiply(p, i, normed, h, first);
-    op->epilogue = first == up ? GRAPH_GELU_ONE : GRAPH_SWIGLU;
+    op->epilogue = first == up ? GRAPH_GELU_ONE : t->projector == TOWER_GEMMA4 ? GRAPH_GEGLU : GRAPH_SWIGLU;
     if (first != up)
         graph_op_weight(p->g, op, up->weight, up->bias, 0);
-    parts_add_product(p, i, h, p->x, down->weight, down->bias);
+    add_to_stream(p, i, h, down, &l[TOWER_FF_NORM]);
 }
 
 /* A value of rows that become tokens. */
@@ -242,12 +262,34 @@ static void add_gemma_projector(struct parts *p) {
     add_norm(p, GRAPH_NONE, p->x, normed, global(p, TOWER_POST_NORM));
     g->tail = g->n_ops;
     const uint32_t means = add_rows(p, GRAPH_NONE, "means", t->width, GRAPH_F32);
-    graph_add_op(g, GRAPH_MERGE, GRAPH_NONE, normed, means)->merge =
-        (struct graph_merge){.rows = t->merge * t->merge, .mean = true};
+    graph_add_op(g, GRAPH_MERGE, GRAPH_NONE, normed, means)->merge = (struct graph_merge){
+        .rows = t->merge * t->merge, .mean = true, .factor = 1.0f / (float)(t->merge * t->merge)};
     const uint32_t tokens = add_rows(p, GRAPH_NONE, "means_norm", t->width, GRAPH_F32);
     add_norm(p, GRAPH_NONE, means, tokens, global(p, TOWER_SOFT_NORM))->wanted = true;
     graph_op_weight(g, graph_add_op(g, GRAPH_PROJECT, GRAPH_NONE, tokens, g->logits),
                     global(p, TOWER_PROJECTION)->weight, NULL, 0);
+}
+
+/* The mean of each square of rows times the root of the width, scaled, normed without weights, times a
+ * matrix. */
+static void add_gemma4_projector(struct parts *p) {
+    struct graph *g = p->g;
+    const struct tower *t = p->s->tower;
+    const uint32_t rows = t->merge * t->merge;
+    const struct tower_tensor *to = global(p, TOWER_TO_TEXT);
+    g->tail = g->n_ops;
+    const uint32_t means = add_rows(p, GRAPH_NONE, "means", t->width, GRAPH_F32);
+    struct graph_op *op = graph_add_op(g, GRAPH_MERGE, GRAPH_NONE, p->x, means);
+    op->merge = (struct graph_merge){
+        .rows = rows, .mean = true, .factor = (float)(sqrt((double)t->width) / (double)rows)};
+    if (t->global[TOWER_SCALE].weight != NULL) {
+        op->weight[0] = graph_add_plain(g, t->global[TOWER_SCALE].weight);
+        op->bias[0] = graph_add_plain(g, t->global[TOWER_SHIFT].weight);
+        op->n_weights = 1;
+    }
+    const uint32_t tokens = add_rows(p, GRAPH_NONE, "means_norm", t->width, graph_form_for(to->weight));
+    add_norm(p, GRAPH_NONE, means, tokens, NULL)->wanted = true;
+    multiply(p, GRAPH_NONE, tokens, g->logits, to)->wanted = true;
 }
 
 static void add_pixtral_projector(struct parts *p) {
@@ -292,6 +334,8 @@ static void build(struct graph *g, const struct shape *s) {
         add_qwen_projector(&p);
     else if (s->tower->projector == TOWER_GEMMA3)
         add_gemma_projector(&p);
+    else if (s->tower->projector == TOWER_GEMMA4)
+        add_gemma4_projector(&p);
     else
         add_pixtral_projector(&p);
 }
@@ -338,10 +382,10 @@ stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct towe
     s->n_heads = s->n_kv_heads = t->heads;
     s->n_rot = head_of(t);
     s->head_dim_k = s->head_dim_v = (uint32_t)arith_round_up(s->n_rot, HEAD_STEP);
-    s->rope_neox = tower_is_qwen(t);
+    s->rope_neox = tower_is_qwen(t) || t->projector == TOWER_GEMMA4;
     s->rope_base = 10000;
     s->norm_eps = t->eps;
-    s->attention_scale = 1.0f / sqrtf((float)s->n_rot);
+    s->attention_scale = t->projector == TOWER_GEMMA4 ? 1 : 1.0f / sqrtf((float)s->n_rot);
     s->vocab = tower_row_width(t);
     s->context_trained = (uint32_t)tower_most_patches(t, max_pixels);
     s->tensor_bytes = t->tensor_bytes;

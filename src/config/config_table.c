@@ -45,7 +45,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(vision, max_pixels), .kind = CONFIG_KIND_INTEGER, .min = 256, .max = 1 << 24,
          .default_text = "1500000", .unit = "pixels",
          .help = "The most pixels of a picture that the tower sees; larger pictures shrink. Memory and time "
-                 "of the tower follow from it. Pictures of gemma3 towers have one size."},
+                 "of the tower follow from it. Pictures of gemma3 towers have one size, those of gemma4v as "
+                 "many pixels as this and the file (else 645120) allow."},
     [CONFIG_VISION_PICTURES] =
         {KEY(vision, pictures), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_PICTURES,
          .default_text = "4", .unit = "pictures",

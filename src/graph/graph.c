@@ -144,9 +144,10 @@ static void lay_weight(struct graph_weight *w) {
               arith_must_mul(w->layout.panels, w->matrices) <= UINT32_MAX);
         w->bytes = arith_must_mul(w->layout.bytes, w->matrices);
     } else {
+        const uint64_t run = w->runs.run * sizeof(float) * t->ne[1];
         CHECK(t->type == BLOCK_F32 && t->ne[2] == 1);
         w->matrices = 1;
-        w->bytes = arith_round_up(graph_weight_file_bytes(w), PANEL_ALIGN);
+        w->bytes = arith_round_up(run > 0 ? run : t->bytes, PANEL_ALIGN);
     }
 }
 
@@ -201,9 +202,14 @@ uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *
     return r->run == 0 ? row : (row / r->run + r->skip) * r->stride + r->first + row % r->run;
 }
 
+/* A plain weight's of each row in the file. */
+static uint64_t row_values(const struct graph_weight *w) {
+    return ARITH_MIN((uint64_t)w->runs.run, w->tensor->ne[0] - w->runs.first);
+}
+
 uint64_t graph_weight_file_bytes(const struct graph_weight *w) {
     if (!w->packed)
-        return w->runs.run == 0 ? w->tensor->bytes : w->runs.run * sizeof(float) * w->tensor->ne[1];
+        return w->runs.run == 0 ? w->tensor->bytes : row_values(w) * sizeof(float) * w->tensor->ne[1];
     return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->tensor->ne[1] * w->layout.rows;
 }
 
@@ -215,6 +221,11 @@ uint32_t graph_add_plain_run(struct graph *g, const struct gguf_tensor *t, uint3
     CHECK(t->ne[1] == 1 && first + n <= t->ne[0]);
     return add_weight(g, t, (struct graph_runs){.first = first, .run = n, .stride = (uint32_t)t->ne[0]},
                       false);
+}
+
+uint32_t graph_add_plain_padded(struct graph *g, const struct gguf_tensor *t, uint32_t n) {
+    CHECK(t->ne[1] == 1 && n >= t->ne[0]);
+    return add_weight(g, t, (struct graph_runs){.run = n, .stride = (uint32_t)t->ne[0]}, false);
 }
 
 uint32_t graph_weight_panels(const struct graph_weight *w) {

@@ -23,7 +23,8 @@ enum graph_kind {
                     `work`, as it is */
     GRAPH_NORM, /* out = rms_norm(in) * weight[0]; RESIDUAL: out += the normed row; an optional weight[1] then
                  scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart.
-                 norm.centred: a layer norm, out = rms_norm(in - its mean) * weight[0] + bias[0] */
+                 norm.centred: a layer norm, out = rms_norm(in - its mean) * weight[0] + bias[0].
+                 Without weights weight[0] is 1 */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
     GRAPH_MATMUL, /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
     GRAPH_HEADS, /* for each head h: out[:, column[0] + h * heads.out_stride ..] = columns h * heads.in_stride
@@ -64,8 +65,8 @@ enum graph_kind {
     GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
     GRAPH_MERGE,   /* for the rows whose logits the step wants: row r of out has merge.rows rows of `in`, from
                       row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
-                      columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, 1 / rows, sum) in
-                      their order from +0 */
+                      columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, factor, sum) in
+                      their order from +0; with a weight it becomes (mean - bias[0]) * weight[0] */
     GRAPH_PROJECT, /* for the rows whose logits the step wants: out[column[0]..] = in x weight[0], which is
                       stored the other way round, with a row per column of `in`: fmaf in their order from +0
                     */
@@ -150,7 +151,8 @@ struct graph_piece {
 
 struct graph_weight {
     const struct gguf_tensor *tensor;
-    struct graph_runs runs;     /* rows of each matrix; plain: `run` values of each row, from `first` on */
+    struct graph_runs runs;     /* rows of each matrix; plain: `run` values of each row, from `first` on; 0
+                                   beyond the row */
     bool packed;                /* panels; else plain float32 */
     bool factor;                /* multiplies an op's sums; its values must be finite */
     bool cut;                   /* graph_weight_cut has run */
@@ -178,9 +180,10 @@ struct graph_norm {
 struct graph_rope {
     uint32_t heads, kv_heads;
     uint32_t dim_k, dim_v;
-    uint32_t n_rot;         /* dimensions that are rotated */
-    bool neox;              /* pairs are (j, j + n_rot / 2); else (2j, 2j + 1) */
-    uint32_t angles;        /* of graph.angles */
+    uint32_t n_rot;  /* dimensions that are rotated */
+    bool neox;       /* pairs are (j, j + n_rot / 2); else (2j, 2j + 1) */
+    bool halves;     /* neox in each half of n_rot: pairs (j, j + n_rot / 4), first those of the first half */
+    uint32_t angles; /* of graph.angles */
     uint32_t angles_q;      /* angles of q, if q has its own; else GRAPH_NONE */
     struct graph_norm norm; /* of a head of q or k; used if the op has weights for it */
     bool wide;              /* `norm` is for all heads of q together, norm_k for all heads of k */
@@ -197,6 +200,7 @@ struct graph_rope {
 struct graph_merge {
     uint32_t rows;
     bool woven, mean;
+    float factor; /* of each row of a mean */
 };
 struct graph_spread {
     uint32_t from, to;
@@ -575,6 +579,8 @@ void graph_value_resize(struct graph *g, uint32_t value, uint32_t width, uint32_
 uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* panels */
 uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t);  /* F32 as it lies in the file */
 uint32_t graph_add_plain_run(struct graph *g, const struct gguf_tensor *t, uint32_t first, uint32_t n);
+/* A vector with zeros behind it, n values in all. */
+uint32_t graph_add_plain_padded(struct graph *g, const struct gguf_tensor *t, uint32_t n);
 struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
                               uint32_t out);
 /* Adds a weight to the op, with the tensor's factor if it has one. */

@@ -8,23 +8,26 @@
 #include <stdio.h>
 #include <string.h>
 
-enum extent { ONE, COLOURS, PATCH, WIDTH, THREE_WIDTHS, FF, POSITIONS, MERGED, TEXT };
+enum extent { ONE, TWO, COLOURS, PATCH, WIDTH, HEAD, THREE_WIDTHS, FF, POSITIONS, MERGED, TEXT };
 
 enum {
     QWEN3VL = 1 << TOWER_QWEN3VL,
     GEMMA3 = 1 << TOWER_GEMMA3,
     PIXTRAL = 1 << TOWER_PIXTRAL,
     QWEN25VL = 1 << TOWER_QWEN25VL,
+    GEMMA4 = 1 << TOWER_GEMMA4,
     QWEN = QWEN3VL | QWEN25VL,
     BOTH = QWEN3VL | GEMMA3,
-    ALL = BOTH | PIXTRAL | QWEN25VL,
-    APART = GEMMA3 | PIXTRAL | QWEN25VL /* with q, k and v as matrices of their own */
+    GATED = PIXTRAL | QWEN25VL | GEMMA4,
+    ALL = BOTH | GATED,
+    APART = GEMMA3 | GATED /* with q, k and v as matrices of their own */
 };
 enum {
     DEEPSTACK = 1,
-    NO_ENDING = 2,    /* the name is whole: nothing like ".weight" follows */
-    IF_MERGED = 4,    /* only where several patches become one token */
-    MAY_BE_BIASED = 8 /* a bias is taken where the file has one */
+    NO_ENDING = 2,     /* the name is whole: nothing like ".weight" follows */
+    IF_MERGED = 4,     /* only where several patches become one token */
+    MAY_BE_BIASED = 8, /* a bias is taken where the file has one */
+    OPTIONAL = 16
 };
 
 static const struct projector {
@@ -38,7 +41,11 @@ static const struct projector {
     [TOWER_GEMMA3] = {"gemma3", 4, "clip.vision.projector.scale_factor", 0, 0},
     [TOWER_PIXTRAL] = {"pixtral", 1, "clip.vision.spatial_merge_size", 0, 0},
     [TOWER_QWEN25VL] = {"qwen2.5vl_merger", 2, "clip.vision.spatial_merge_size", 3136, 12845056},
+    [TOWER_GEMMA4] = {"gemma4v", 3, "clip.vision.projector.scale_factor", 0, 0},
 };
+
+/* Of a picture: transformers' preprocessor allows 70, 140, 280, 560 and 1120, and 280 is published. */
+enum { GEMMA4_TOKENS = 280 };
 
 /* A row per tensor. */
 struct place {
@@ -53,6 +60,7 @@ static const struct place globals[TOWER_GLOBALS] = {
     [TOWER_PATCH] = {"v.patch_embd", ALL, BOTH, 0, {PATCH, PATCH, COLOURS, WIDTH}},
     [TOWER_PATCH_NEXT] = {"v.patch_embd.weight.1", QWEN, 0, NO_ENDING, {PATCH, PATCH, COLOURS, WIDTH}},
     [TOWER_POSITIONS] = {"v.position_embd", BOTH, 0, 0, {WIDTH, POSITIONS, ONE, ONE}},
+    [TOWER_AXES] = {"v.position_embd", GEMMA4, 0, 0, {WIDTH, POSITIONS, TWO, ONE}},
     [TOWER_PRE_NORM] = {"v.pre_ln", PIXTRAL, 0, 0, {WIDTH, ONE, ONE, ONE}},
     [TOWER_POST_NORM] = {"v.post_ln", BOTH | QWEN25VL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
     [TOWER_UP] = {"mm.0", QWEN, QWEN, 0, {MERGED, MERGED, ONE, ONE}},
@@ -64,6 +72,9 @@ static const struct place globals[TOWER_GLOBALS] = {
     [TOWER_INTO_TEXT] = {"mm.1", PIXTRAL, 0, MAY_BE_BIASED, {WIDTH, TEXT, ONE, ONE}},
     [TOWER_IN_TEXT] = {"mm.2", PIXTRAL, 0, MAY_BE_BIASED, {TEXT, TEXT, ONE, ONE}},
     [TOWER_BREAK] = {"v.token_embd.img_break", PIXTRAL, 0, NO_ENDING, {TEXT, ONE, ONE, ONE}},
+    [TOWER_SHIFT] = {"v.std_bias", GEMMA4, 0, NO_ENDING | OPTIONAL, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_SCALE] = {"v.std_scale", GEMMA4, 0, NO_ENDING | OPTIONAL, {WIDTH, ONE, ONE, ONE}},
+    [TOWER_TO_TEXT] = {"mm.input_projection", GEMMA4, 0, 0, {WIDTH, TEXT, ONE, ONE}},
 };
 
 static const struct place layers[TOWER_LAYER_PARTS] = {
@@ -72,11 +83,15 @@ static const struct place layers[TOWER_LAYER_PARTS] = {
     [TOWER_Q] = {"attn_q", APART, GEMMA3 | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
     [TOWER_K] = {"attn_k", APART, GEMMA3 | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
     [TOWER_V] = {"attn_v", APART, GEMMA3 | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_Q_NORM] = {"attn_q_norm", GEMMA4, 0, 0, {HEAD, ONE, ONE, ONE}},
+    [TOWER_K_NORM] = {"attn_k_norm", GEMMA4, 0, 0, {HEAD, ONE, ONE, ONE}},
     [TOWER_ATTENTION_OUT] = {"attn_out", ALL, BOTH | QWEN25VL, 0, {WIDTH, WIDTH, ONE, ONE}},
+    [TOWER_ATTENTION_NORM] = {"attn_post_norm", GEMMA4, 0, 0, {WIDTH, ONE, ONE, ONE}},
     [TOWER_NORM_2] = {"ln2", ALL, BOTH, 0, {WIDTH, ONE, ONE, ONE}},
-    [TOWER_FF_GATE] = {"ffn_gate", PIXTRAL | QWEN25VL, QWEN25VL, 0, {WIDTH, FF, ONE, ONE}},
+    [TOWER_FF_GATE] = {"ffn_gate", GATED, QWEN25VL, 0, {WIDTH, FF, ONE, ONE}},
     [TOWER_FF_UP] = {"ffn_up", ALL, BOTH | QWEN25VL, 0, {WIDTH, FF, ONE, ONE}},
     [TOWER_FF_DOWN] = {"ffn_down", ALL, BOTH | QWEN25VL, 0, {FF, WIDTH, ONE, ONE}},
+    [TOWER_FF_NORM] = {"ffn_post_norm", GEMMA4, 0, 0, {WIDTH, ONE, ONE, ONE}},
     [TOWER_DEEP_NORM] = {"norm", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, ONE, ONE, ONE}},
     [TOWER_DEEP_UP] = {"fc1", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, MERGED, ONE, ONE}},
     [TOWER_DEEP_DOWN] = {"fc2", QWEN3VL, QWEN3VL, DEEPSTACK, {MERGED, TEXT, ONE, ONE}},
@@ -93,12 +108,16 @@ bool tower_is(const struct gguf *g) {
 
 static uint64_t extent_of(const struct tower *t, enum extent x) {
     switch (x) {
+    case TWO:
+        return 2;
     case COLOURS:
         return 3;
     case PATCH:
         return t->patch;
     case WIDTH:
         return t->width;
+    case HEAD:
+        return t->width / t->heads;
     case THREE_WIDTHS:
         return 3 * (uint64_t)t->width;
     case FF:
@@ -148,6 +167,8 @@ static stator_status place(const struct gguf *g, struct tower *t, const struct p
         ne[i] = extent_of(t, p->ne[i]);
     const uint64_t bias[4] = {ne[1] == 1 ? ne[0] : ne[3] != 1 ? ne[3] : ne[1], 1, 1, 1};
     snprintf(name, sizeof name, "%s%s%s", prefix, p->name, (p->flags & NO_ENDING) != 0 ? "" : ".weight");
+    if ((p->flags & OPTIONAL) != 0 && gguf_find_tensor(g, name) == NULL)
+        return STATOR_OK;
     stator_status s = find(g, t, name, ne, &out->weight, e);
     if (s != STATOR_OK)
         return s;
@@ -216,9 +237,10 @@ static stator_status read_projector(const struct gguf *g, struct tower *t, stato
         }
     if (s != STATOR_OK)
         return s;
-    return gguf_error(g, e, "%s is \"%s\"; the projectors %s, %s, %s and %s are known", key,
+    return gguf_error(g, e, "%s is \"%s\"; the projectors %s, %s, %s, %s and %s are known", key,
                       gguf_show(name, shown), projectors[TOWER_QWEN3VL].name, projectors[TOWER_QWEN25VL].name,
-                      projectors[TOWER_GEMMA3].name, projectors[TOWER_PIXTRAL].name);
+                      projectors[TOWER_GEMMA3].name, projectors[TOWER_GEMMA4].name,
+                      projectors[TOWER_PIXTRAL].name);
 }
 
 static stator_status read_three(const struct gguf *g, const char *key, float out[3], bool positive,
@@ -263,8 +285,10 @@ static stator_status read_numbers(const struct gguf *g, struct tower *t, stator_
     t->merge = (uint32_t)merge;
     if (s == STATOR_OK)
         s = gguf_read_u64_or(g, "clip.vision.image_min_pixels", 1, 1 << 28, p->min_pixels, &t->min_pixels, e);
+    const uint64_t unit = (uint64_t)t->patch * t->merge;
+    const uint64_t most = t->projector == TOWER_GEMMA4 ? GEMMA4_TOKENS * unit * unit : p->max_pixels;
     if (s == STATOR_OK)
-        s = gguf_read_u64_or(g, "clip.vision.image_max_pixels", 1, 1 << 28, p->max_pixels, &t->max_pixels, e);
+        s = gguf_read_u64_or(g, "clip.vision.image_max_pixels", 1, 1 << 28, most, &t->max_pixels, e);
     if (s == STATOR_OK)
         s = gguf_read_f32(g, "clip.vision.attention.layer_norm_epsilon", &t->eps, e);
     if (s == STATOR_OK)
@@ -275,19 +299,20 @@ static stator_status read_numbers(const struct gguf *g, struct tower *t, stator_
 /* What the numbers must be to each other. */
 static stator_status check_numbers(const struct gguf *g, struct tower *t, stator_error *e) {
     const uint32_t side = t->image_size / t->patch;
+    const bool any_size = t->projector == TOWER_PIXTRAL || t->projector == TOWER_GEMMA4;
     if (t->width % t->heads != 0 || t->width / t->heads % 4 != 0)
         return gguf_error(g, e,
                           "clip.vision.embedding_length %" PRIu32 " over %" PRIu32
                           " heads: a head's size must be a multiple of 4",
                           t->width, t->heads);
-    if ((t->image_size % t->patch != 0 && t->projector != TOWER_PIXTRAL) ||
+    if ((t->image_size % t->patch != 0 && !any_size) ||
         (t->projector == TOWER_GEMMA3 && side % t->merge != 0))
         return gguf_error(g, e,
                           "clip.vision.image_size %" PRIu32 " is no multiple of %" PRIu32
                           " pixels (patches of %" PRIu32 ")",
                           t->image_size, t->projector == TOWER_GEMMA3 ? t->patch * t->merge : t->patch,
                           t->patch);
-    if (t->image_size < t->patch * t->merge)
+    if (t->image_size < t->patch * t->merge && t->projector != TOWER_GEMMA4)
         return gguf_error(g, e,
                           "clip.vision.image_size %" PRIu32 " is below %" PRIu32 " pixels, which are a token",
                           t->image_size, t->patch * t->merge);
@@ -297,6 +322,25 @@ static stator_status check_numbers(const struct gguf *g, struct tower *t, stator
         return gguf_error(g, e, "clip.vision.image_min_pixels %" PRIu64 " is above image_max_pixels %" PRIu64,
                           t->min_pixels, t->max_pixels);
     t->positions = side * side;
+    return STATOR_OK;
+}
+
+/* No key says how many; the tensor does. */
+static stator_status read_axes(const struct gguf *g, struct tower *t, stator_error *e) {
+    enum { MOST = 1 << 20 };
+    char name[96];
+    if (t->projector != TOWER_GEMMA4)
+        return STATOR_OK;
+    snprintf(name, sizeof name, "%s.weight", globals[TOWER_AXES].name);
+    const struct gguf_tensor *x = gguf_find_tensor(g, name);
+    if (x == NULL)
+        return gguf_error(
+            g, e, "there is no tensor '%s' (%" PRIu32 " x positions x 2), which the projector %s needs", name,
+            t->width, projectors[t->projector].name);
+    if (x->ne[1] < t->merge || x->ne[1] > MOST)
+        return gguf_error(g, e, "tensor '%s' has %" PRIu64 " positions a side, expected %" PRIu32 " to %d",
+                          name, x->ne[1], t->merge, (int)MOST);
+    t->positions = (uint32_t)x->ne[1];
     return STATOR_OK;
 }
 
@@ -331,14 +375,24 @@ static stator_status check_activation(const struct gguf *g, const struct tower *
     return STATOR_OK;
 }
 
-/* The patches' tensor as the matrix that it is: a row per output, a column per colour, row and column. */
-static struct gguf_tensor patch_matrix(const struct tower *t, enum tower_part part) {
+/* A tensor as the matrix that it is. Patches: a row per output, a column per colour, row and column. */
+static struct gguf_tensor matrix_of(const struct tower *t, enum tower_part part, uint64_t cols,
+                                    uint64_t rows) {
     struct gguf_tensor m = *t->global[part].weight;
     m.n_dims = 2;
-    m.ne[0] = 3 * (uint64_t)t->patch * t->patch;
-    m.ne[1] = t->width;
+    m.ne[0] = cols;
+    m.ne[1] = rows;
     m.ne[2] = m.ne[3] = 1;
     return m;
+}
+
+static void make_matrices(struct tower *t) {
+    const uint64_t pixels = 3 * (uint64_t)t->patch * t->patch;
+    t->patch_matrix = matrix_of(t, TOWER_PATCH, pixels, t->width);
+    if (tower_is_qwen(t))
+        t->patch_next_matrix = matrix_of(t, TOWER_PATCH_NEXT, pixels, t->width);
+    if (t->projector == TOWER_GEMMA4)
+        t->position_matrix = matrix_of(t, TOWER_AXES, t->width, 2 * (uint64_t)t->positions);
 }
 
 /* deep[i]: layer i has deepstack. Only qwen3vl knows the key. */
@@ -373,6 +427,8 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
         s = check_activation(g, t, e);
     if (s == STATOR_OK)
         s = read_windows(g, t, e);
+    if (s == STATOR_OK)
+        s = read_axes(g, t, e);
     if (s != STATOR_OK)
         return s;
     see_swapped(g, t);
@@ -382,11 +438,13 @@ stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e)
             s = place(g, t, &globals[k], "", &t->global[k], e);
     for (uint32_t i = 0; i < t->layers && s == STATOR_OK; i++)
         s = place_layer(g, t, i, deep[i], e);
-    if (s == STATOR_OK)
-        t->patch_matrix = patch_matrix(t, TOWER_PATCH);
-    if (s == STATOR_OK && tower_is_qwen(t))
-        t->patch_next_matrix = patch_matrix(t, TOWER_PATCH_NEXT);
-    return s == STATOR_OK ? refuse_others(g, t, e) : s;
+    if (s == STATOR_OK && (t->global[TOWER_SHIFT].weight == NULL) != (t->global[TOWER_SCALE].weight == NULL))
+        s = gguf_error(g, e, "there is only one of the tensors '%s' and '%s', which go together",
+                       globals[TOWER_SHIFT].name, globals[TOWER_SCALE].name);
+    if (s != STATOR_OK)
+        return s;
+    make_matrices(t);
+    return refuse_others(g, t, e);
 }
 
 static uint64_t whole_units(double side, double unit, bool up) {
@@ -441,6 +499,14 @@ static void qwen_units(const struct tower *t, uint32_t unit, uint32_t width, uin
     }
 }
 
+/* gemma 4's: as many pixels as it may have, or fewer, so that both sides are whole units. */
+static void gemma4_units(const struct tower *t, uint32_t unit, double width, double height, uint64_t most,
+                         uint64_t *x, uint64_t *y) {
+    const double factor = sqrt((double)most / (width * height));
+    *x = ARITH_MIN(whole_units(width * factor, unit, false), t->positions / t->merge);
+    *y = ARITH_MIN(whole_units(height * factor, unit, false), t->positions / t->merge);
+}
+
 stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t height, uint64_t max_pixels,
                             struct tower_size *size, stator_error *e) {
     const uint32_t unit = t->patch * t->merge;
@@ -460,6 +526,8 @@ stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t heig
     uint64_t x = 0, y = 0;
     if (t->projector == TOWER_PIXTRAL)
         pixtral_units(t, unit, width, height, most, &x, &y);
+    else if (t->projector == TOWER_GEMMA4)
+        gemma4_units(t, unit, width, height, most, &x, &y);
     else
         qwen_units(t, unit, width, height, most, &x, &y);
     /* transformers lets narrow pictures exceed the bound, because a side keeps one unit. A plan can't. */
@@ -473,7 +541,7 @@ stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t heig
 uint64_t tower_most_patches(const struct tower *t, uint64_t max_pixels) {
     const uint64_t unit = (uint64_t)t->patch * t->merge;
     uint64_t most = t->image_size / t->patch * (uint64_t)(t->image_size / t->patch);
-    if (tower_is_qwen(t))
+    if (tower_is_qwen(t) || t->projector == TOWER_GEMMA4)
         most = ARITH_MIN(max_pixels, t->max_pixels) / (unit * unit) * t->merge * t->merge;
     else if (t->projector == TOWER_PIXTRAL) {
         const uint64_t side = arith_ceil_div(t->image_size, unit);

@@ -3,7 +3,7 @@
  * of the sizes: the image processors of Hugging Face's transformers (Qwen2-VL's smart_resize, Gemma 3's fixed
  * square).
  *
- * Four projectors are known:
+ * Five projectors are known:
  * - qwen3vl_merger (Qwen3-VL, Qwen3.5 and later): pictures keep their shape; patches are merged side by side
  * in squares of merge x merge, each of which is one token; some layers have deepstack mergers.
  * - qwen2.5vl_merger (Qwen2.5-VL): the same without positions and deepstack. Its norms are RMS norms, its
@@ -14,7 +14,11 @@
  * - pixtral (Pixtral, Mistral Small 3.1 and 3.2): pictures keep their shape and have at most image_size
  * pixels a side; squares of merge x merge patches become one token. Its norms are RMS norms. q and k are
  * stored with the pairs of RoPE side by side. A token [IMG_BREAK] of the text model follows each row of
- * tokens, and [IMG_END] the last. Any other is refused by name.
+ * tokens, and [IMG_END] the last.
+ * - gemma4v (gemma 4 but the 12B and E-models): pictures keep their shape and become as large as about 280
+ * tokens are; the outputs are averaged as gemma3's. Its norms are RMS norms, also of heads and behind
+ * attention and feed-forward; heads turn by the column in their first half and by the row in the second.
+ * Any other is refused by name.
  *
  * Invariants after tower_read: all rows of the table in tower.c that belong to the projector are there with
  * the shape that they say, and the file has no other tensor. Tensors live as long as the gguf. Thread: any.
@@ -27,7 +31,14 @@
 #define TOWER_MAX_LAYERS 128
 #define TOWER_PIXELS     1500000 /* the most that a picture keeps where nobody says otherwise */
 
-enum tower_projector { TOWER_QWEN3VL, TOWER_GEMMA3, TOWER_PIXTRAL, TOWER_QWEN25VL, TOWER_PROJECTORS };
+enum tower_projector {
+    TOWER_QWEN3VL,
+    TOWER_GEMMA3,
+    TOWER_PIXTRAL,
+    TOWER_QWEN25VL,
+    TOWER_GEMMA4,
+    TOWER_PROJECTORS
+};
 
 /* Tensors: a weight and, where the projector has one, its bias (else NULL). Weights are columns x rows, as a
  * matrix of a text model is. */
@@ -35,6 +46,7 @@ enum tower_part {
     TOWER_PATCH,      /* patch x patch x 3 x width */
     TOWER_PATCH_NEXT, /* qwen3vl: the same for the second picture of a pair; a still counts twice */
     TOWER_POSITIONS,  /* width x positions: one row per patch of a picture of image_size squared */
+    TOWER_AXES,       /* gemma4v: width x positions x 2, of columns and of rows */
     TOWER_PRE_NORM,   /* pixtral: of the embedded patches */
     TOWER_POST_NORM,
     TOWER_UP,          /* of the projector, qwen3vl: merged patches to merged patches */
@@ -47,6 +59,9 @@ enum tower_part {
     TOWER_INTO_TEXT, /* pixtral: width to the text's width, then gelu, .. */
     TOWER_IN_TEXT,   /* .. and the text's width to itself */
     TOWER_BREAK,     /* pixtral: what [IMG_BREAK] has in the text model */
+    TOWER_SHIFT,     /* gemma4v, together or not at all: less these, .. */
+    TOWER_SCALE,     /* .. times these, after the mean */
+    TOWER_TO_TEXT,   /* gemma4v: width to the text's width */
     TOWER_GLOBALS
 };
 enum tower_layer_part {
@@ -55,11 +70,15 @@ enum tower_layer_part {
     TOWER_Q,
     TOWER_K,
     TOWER_V,
+    TOWER_Q_NORM, /* gemma4v: of a head */
+    TOWER_K_NORM,
     TOWER_ATTENTION_OUT,
+    TOWER_ATTENTION_NORM, /* gemma4v: of what attention adds */
     TOWER_NORM_2,
-    TOWER_FF_GATE, /* pixtral: silu of it times ffn_up */
+    TOWER_FF_GATE, /* silu of it times ffn_up; gemma4v: gelu */
     TOWER_FF_UP,
     TOWER_FF_DOWN,
+    TOWER_FF_NORM,   /* gemma4v: of what the feed-forward adds */
     TOWER_DEEP_NORM, /* qwen3vl, of layers with deepstack: over merged patches */
     TOWER_DEEP_UP,
     TOWER_DEEP_DOWN,
@@ -77,7 +96,7 @@ struct tower {
     uint32_t merge;      /* patches a side that become one token */
     uint32_t image_size; /* pixels a side: of every picture (gemma3), or that has a position of its own per
                             patch (qwen3vl interpolates for others) */
-    uint32_t positions;
+    uint32_t positions;  /* gemma4v: of each side, one per patch */
     uint32_t window;     /* squares of merge x merge patches a side that see each other; 0: all do, */
     uint32_t whole;      /* and in each layer of this number all do: 8 are layers 7, 15, .. */
     uint32_t deepstacks; /* layers with deepstack */
@@ -89,6 +108,7 @@ struct tower {
     uint64_t tensor_bytes;
     /* TOWER_PATCH and TOWER_PATCH_NEXT as 3 patch^2 columns (colour, row, column) x width rows */
     struct gguf_tensor patch_matrix, patch_next_matrix;
+    struct gguf_tensor position_matrix; /* gemma4v: those of columns, then those of rows */
     struct tower_tensor global[TOWER_GLOBALS];
     struct tower_tensor layer[TOWER_MAX_LAYERS][TOWER_LAYER_PARTS];
 };
@@ -103,6 +123,11 @@ static inline uint32_t tower_row_width(const struct tower *t) {
 /* Of Qwen: pictures keep their shape, each is a pair of pictures, places count from its first corner. */
 static inline bool tower_is_qwen(const struct tower *t) {
     return t->projector == TOWER_QWEN3VL || t->projector == TOWER_QWEN25VL;
+}
+
+/* Whether the tokens of a picture see each other in the text model. */
+static inline bool tower_sees_both(const struct tower *t) {
+    return t->projector == TOWER_GEMMA3 || t->projector == TOWER_GEMMA4;
 }
 
 /* Whether patches see those of their window alone. */

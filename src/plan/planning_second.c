@@ -87,22 +87,24 @@ static void size_pictures(struct planning *s) {
 }
 
 /* A picture's tokens see each other, and all of them are in the window of each. */
-static stator_status check_gemma(const struct tower *t, const struct shape *text, stator_error *e) {
-    struct tower_size size;
-    stator_status st = tower_size_of(t, 1, 1, TOWER_PIXELS, &size, e);
-    if (st == STATOR_OK && strcmp(text->arch_name, "gemma3") != 0)
-        st = error_set(
-            e, STATOR_USAGE,
-            "model.vision: the projector %s needs a text model of the architecture gemma3, this one "
-            "is %s",
-            tower_projector_name(t->projector), text->arch_name);
-    if (st == STATOR_OK && text->window > 0 && text->window < size.tokens)
-        st = error_set(
-            e, STATOR_USAGE,
-            "model.vision: a picture has %u tokens, which is more than the window of the text model "
-            "(%u)",
-            size.tokens, text->window);
-    return st;
+static stator_status check_gemma(const struct planning *s, const struct tower *t, const struct shape *text,
+                                 stator_error *e) {
+    const char *arch = t->projector == TOWER_GEMMA3 ? "gemma3" : "gemma4";
+    const uint32_t lead = t->projector == TOWER_GEMMA3; /* the token in front */
+    const uint32_t tokens =
+        (uint32_t)(tower_most_patches(t, s->config.vision.max_pixels) / ((uint64_t)t->merge * t->merge)) +
+        lead;
+    if (strcmp(text->arch_name, arch) != 0)
+        return error_set(e, STATOR_USAGE,
+                         "model.vision: the projector %s needs a text model of the architecture %s, this one "
+                         "is %s",
+                         tower_projector_name(t->projector), arch, text->arch_name);
+    if (text->window > 0 && text->window < tokens)
+        return error_set(e, STATOR_USAGE,
+                         "model.vision: a picture has up to %u tokens, which is more than the window of the "
+                         "text model (%u)",
+                         tokens, text->window);
+    return STATOR_OK;
 }
 
 /* What a text model must be to go with the tower. */
@@ -124,8 +126,8 @@ static stator_status check_text(const struct planning *s, const struct tower *t,
                          "(clip.vision.is_deepstack_layers), the text model adds those of %u "
                          "(%s.n_deepstack_layers): take the mmproj file of this model",
                          s->config.model.vision, t->deepstacks, text->deepstacks, text->arch_name);
-    if (t->projector == TOWER_GEMMA3)
-        return check_gemma(t, text, e);
+    if (tower_sees_both(t))
+        return check_gemma(s, t, text, e);
     if (!tower_is_qwen(t))
         return STATOR_OK;
     stator_status st = shape_check_sections(s->gguf, text, e);

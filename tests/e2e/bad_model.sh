@@ -115,12 +115,16 @@ test_towers() {
     expect 0 "$stator" inspect $corpus/good_tower_pixtral.gguf --image $image
     printed '^  patches of 2x2 pixels, 2x2 patches are a token, pictures have at most 8 pixels a side$'
     printed "^  $image: JPEG of 33x17 pixels, seen as 8x4: 3 tokens$"
+    expect 0 "$stator" inspect $corpus/good_tower_gemma4.gguf --image $image
+    printed '^vision tower: gemma4v, 1 layers of 8 with 2 heads, feed-forward 6, for a text model of width 4$'
+    printed '^  patches of 2x2 pixels, 2x2 patches are a token, a picture becomes as large as 64 pixels$'
+    printed "^  $image: JPEG of 33x17 pixels, seen as 8x4: 2 tokens$"
     expect 2 "$stator" inspect $corpus/good_tower_gemma3.gguf --image configs/demo.cfg
     said 'configs/demo.cfg: the picture.s [0-9]* bytes begin as no JPEG, PNG or WebP file does'
     expect 2 "$stator" inspect $corpus/good_llama.gguf --image $image
     said -- '--image needs an mmproj file, and tests/fuzz/corpus_gguf/good_llama.gguf is none'
     LC_ALL=C sed 's/qwen3vl_merger/qwen9vl_merger/' $corpus/good_tower_qwen3vl.gguf >"$tmp/odd.gguf"
-    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger, qwen2.5vl_merger, gemma3 and pixtral are known'
+    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger, qwen2.5vl_merger, gemma3, gemma4v and pixtral are known'
 }
 
 test_json() {

@@ -66,7 +66,7 @@ END
 # gemma3: pictures become squares, whose tokens see each other. The marker is the token in front of them.
 test_gemma() {
     config
-    "${BUILD:-$(dirname "$stator")}/tests/test_pictures_gemma" "$tmp/text.gguf" "$tmp/tower.gguf" || fail "no models"
+    "${BUILD:-$(dirname "$stator")}/tests/test_pictures_gemma" gemma3 "$tmp/text.gguf" "$tmp/tower.gguf" || fail "no models"
     sed -i "s,^model = .*,model = { path = \"$tmp/text.gguf\"; vision = \"$tmp/tower.gguf\"; };," "$tmp/box.cfg"
     expect 0 "$stator" plan "$tmp/box.cfg" --image $png --image $other
     printed "^$png: 30x18 pixels, seen as 24x24: 17 tokens of the prompt$"
@@ -83,6 +83,21 @@ test_gemma() {
     expect 0 "$stator" chat "$tmp/box.cfg" -n 2 <<<"/image $png"$'\nabc'
     said '17 tokens of the prompt; it goes with the next message'
     said '^turns +1$'
+}
+
+# gemma 4: a picture becomes as large as the file allows; the marker is its first token.
+test_gemma4() {
+    config
+    "${BUILD:-$(dirname "$stator")}/tests/test_pictures_gemma" gemma4 "$tmp/text.gguf" "$tmp/tower.gguf" || fail "no models"
+    sed -i "s,^model = .*,model = { path = \"$tmp/text.gguf\"; vision = \"$tmp/tower.gguf\"; };," "$tmp/box.cfg"
+    expect 0 "$stator" plan "$tmp/box.cfg" --image $png --image $other
+    printed "^$png: 30x18 pixels, seen as 30x18: 15 tokens of the prompt$"
+    printed "^$other: 33x17 pixels, seen as 30x12: 10 tokens of the prompt$"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'abc' -n 4 --temp 0 --ignore-eos --json
+    printed '"prompt_ids":\[1,266,265,267,266,265,267,'
+    grep -o '"ids":[^]]*' "$tmp/out" >"$tmp/first"
+    expect 0 "$stator" run "$tmp/box.cfg" --image $png --image $other -p 'abc' -n 4 --temp 0 --ignore-eos --json --set memory.batch=16 --set memory.sequences=1
+    grep -o '"ids":[^]]*' "$tmp/out" | cmp -s - "$tmp/first" || fail "another batch, another answer"
 }
 
 test_chat() {

@@ -193,6 +193,90 @@ static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t 
     return marker;
 }
 
+/* The same of the architecture gemma4: heads of 32 in the layers with the window and of 64 in the one that
+ * sees all tokens, which has no attn_v. Returns the id of <|image|>; <|image> and <image|> follow. */
+static inline int32_t pictures_model_gemma4_text(struct gguf_writer *w, uint64_t random, uint32_t window) {
+    static struct tiny_vocab v; /* large */
+    enum { LAYERS = 6, WIDTH = PICTURES_MODEL_WIDTH, FF = 40, HEADS = 3, HEAD = 32, WIDE = 64 };
+    const int32_t marker =
+        pictures_model_vocab(&v, (const char *const[3]){"<|image|>", "<|image>", "<image|>"});
+    const struct tiny_model keys = {.arch = "gemma4",
+                                    .n_layers = LAYERS,
+                                    .n_embd = WIDTH,
+                                    .n_ff = FF,
+                                    .n_heads = HEADS,
+                                    .n_kv_heads = 1,
+                                    .head_dim = WIDE,
+                                    .vocab = v.n};
+    static const char *const small[] = {"attention.key_length_swa", "attention.value_length_swa",
+                                        "rope.dimension_count_swa"};
+    w->drop[0] = "gemma4.context_length";
+    tiny_model_keys(w, &keys);
+    w->drop[0] = NULL;
+    gguf_writer_u32(w, "gemma4.context_length", 160);
+    gguf_writer_u32(w, "gemma4.attention.sliding_window", window);
+    gguf_writer_array(w, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, LAYERS, "\1\1\1\1\1\0",
+                      LAYERS);
+    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "gemma4.%s", small[i]);
+        gguf_writer_u32(w, key, HEAD);
+    }
+    tower_model_random(w, &random, "token_embd.weight", BLOCK_F32, 2, (uint64_t[]){WIDTH, v.n}, 0, 1);
+    tower_model_random(w, &random, "output_norm.weight", BLOCK_F32, 1, (uint64_t[]){WIDTH}, 1, 0.25f);
+    tower_model_random(w, &random, "rope_freqs.weight", BLOCK_F32, 1, (uint64_t[]){WIDE / 2}, 2, 1);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        const bool far = i == LAYERS - 1;
+        const uint64_t head = far ? WIDE : HEAD;
+        const struct {
+            const char *name;
+            uint64_t cols, rows;
+        } rows[] = {{"attn_norm", WIDTH, 0},
+                    {"attn_q", WIDTH, HEADS * head},
+                    {"attn_k", WIDTH, head},
+                    {"attn_v", WIDTH, head},
+                    {"attn_q_norm", head, 0},
+                    {"attn_k_norm", head, 0},
+                    {"attn_output", HEADS * head, WIDTH},
+                    {"post_attention_norm", WIDTH, 0},
+                    {"ffn_norm", WIDTH, 0},
+                    {"ffn_gate", WIDTH, FF},
+                    {"ffn_up", WIDTH, FF},
+                    {"ffn_down", FF, WIDTH},
+                    {"post_ffw_norm", WIDTH, 0},
+                    {"layer_output_scale", 1, 0}};
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            char name[96];
+            const bool norm = rows[k].rows == 0;
+            snprintf(name, sizeof name, "blk.%u.%s.weight", i, rows[k].name);
+            if (!far || strcmp(rows[k].name, "attn_v") != 0)
+                tower_model_random(w, &random, name, BLOCK_F32, norm ? 1 : 2,
+                                   (uint64_t[]){rows[k].cols, rows[k].rows},
+                                   !norm                  ? 0
+                                   : rows[k].cols == head ? 0.5f /* scores are not scaled */
+                                                          : 1,
+                                   0.25f);
+        }
+    }
+    tiny_vocab_write(&v, w, "llama");
+    return marker;
+}
+
+/* Heads of 36, 3 x 3 patches of 2 pixels for a token, at most 15 tokens. */
+static inline struct tower_model_gemma4 pictures_model_gemma4_tower(uint32_t type) {
+    return (struct tower_model_gemma4){.width = 72,
+                                       .ff = 40,
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .text = PICTURES_MODEL_WIDTH,
+                                       .patch = 2,
+                                       .merge = 3,
+                                       .positions = 47,
+                                       .max_pixels = 15 * 36,
+                                       .type = type,
+                                       .scaled = true};
+}
+
 /* Heads of 36, pictures of 24 x 24 pixels, 8 x 8 patches and 16 tokens. */
 static inline struct tower_model_gemma pictures_model_gemma_tower(uint32_t type) {
     return (struct tower_model_gemma){.width = 72,

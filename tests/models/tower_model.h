@@ -247,6 +247,65 @@ static inline void tower_model_write_gemma(struct gguf_writer *w, const struct t
                        0.25f);
 }
 
+/* A gemma4v tower with random weights, F32 or another type of matrices. */
+struct tower_model_gemma4 {
+    uint32_t width, ff, layers, heads, text, patch, merge, positions, max_pixels;
+    uint32_t type;
+    bool scaled; /* has v.std_bias and v.std_scale */
+};
+
+/* Everything; call gguf_writer_finish afterwards. */
+static inline void tower_model_write_gemma4(struct gguf_writer *w, const struct tower_model_gemma4 *m,
+                                            uint64_t random) {
+    const struct {
+        const char *name;
+        uint32_t v;
+    } numbers[] = {{"embedding_length", m->width},
+                   {"feed_forward_length", m->ff},
+                   {"block_count", m->layers},
+                   {"attention.head_count", m->heads},
+                   {"projection_dim", m->text},
+                   {"patch_size", m->patch},
+                   {"image_size", 224},
+                   {"projector.scale_factor", m->merge},
+                   {"image_max_pixels", m->max_pixels}};
+    const float mean[3] = {0.0f, 0.25f, 0.125f}, spread[3] = {1.0f, 0.5f, 0.75f};
+    const uint64_t W = m->width, F = m->ff, P = m->patch, H = m->width / m->heads;
+    const struct {
+        const char *name;
+        uint64_t cols, rows;
+    } rows[] = {{"ln1", W, 0},          {"attn_q", W, W},      {"attn_k", W, W},   {"attn_v", W, W},
+                {"attn_q_norm", H, 0},  {"attn_k_norm", H, 0}, {"attn_out", W, W}, {"attn_post_norm", W, 0},
+                {"ln2", W, 0},          {"ffn_gate", W, F},    {"ffn_up", W, F},   {"ffn_down", F, W},
+                {"ffn_post_norm", W, 0}};
+    gguf_writer_text(w, "general.architecture", "clip");
+    gguf_writer_text(w, "clip.vision.projector_type", "gemma4v");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "clip.vision.%s", numbers[i].name);
+        if (numbers[i].v > 0)
+            gguf_writer_u32(w, key, numbers[i].v);
+    }
+    gguf_writer_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    gguf_writer_array(w, "clip.vision.image_mean", GGUF_F32, 3, mean, sizeof mean);
+    gguf_writer_array(w, "clip.vision.image_std", GGUF_F32, 3, spread, sizeof spread);
+    tower_model_random(w, &random, "v.patch_embd.weight", m->type, 4, (uint64_t[]){P, P, 3, W}, 0, 0.25f);
+    tower_model_random(w, &random, "v.position_embd.weight", BLOCK_F32, 3, (uint64_t[]){W, m->positions, 2},
+                       0, 1);
+    for (uint32_t i = 0; i < m->layers; i++)
+        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+            char name[96];
+            const bool norm = rows[k].rows == 0;
+            snprintf(name, sizeof name, "v.blk.%u.%s.weight", i, rows[k].name);
+            tower_model_random(w, &random, name, norm ? BLOCK_F32 : m->type, norm ? 1 : 2,
+                               (uint64_t[]){rows[k].cols, rows[k].rows}, norm ? 1 : 0, 0.25f);
+        }
+    for (int i = 0; i < 2 && m->scaled; i++)
+        tower_model_random(w, &random, i == 0 ? "v.std_bias" : "v.std_scale", BLOCK_F32, 1, &W, i, 0.5f);
+    tower_model_random(w, &random, "mm.input_projection.weight", m->type, 2, (uint64_t[]){W, m->text}, 0,
+                       0.25f);
+}
+
 /* A pixtral tower with random weights, F32 or another type of matrices. */
 struct tower_model_pixtral {
     uint32_t width, ff, layers, heads, text, patch, merge, image_size;

@@ -49,6 +49,8 @@ void inspect_tower_print(const struct tower *t, const struct inspect_picture *pi
         printf("every picture becomes %" PRIu32 "x%" PRIu32 " pixels\n", t->image_size, t->image_size);
     else if (t->projector == TOWER_PIXTRAL)
         printf("pictures have at most %" PRIu32 " pixels a side\n", t->image_size);
+    else if (t->projector == TOWER_GEMMA4)
+        printf("a picture becomes as large as %" PRIu64 " pixels\n", t->max_pixels);
     else
         printf("%" PRIu32 " deepstack layers\n", t->deepstacks);
     printf("  %" PRIu32 " tensors, %s\n", t->tensors, units_format_size(t->tensor_bytes, size));

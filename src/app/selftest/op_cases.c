@@ -108,6 +108,11 @@ static void build_norm(struct op_graph *b) {
     graph_op_weight(&b->graph, op, add_vector(b, b->sizes->in, 1, 0.25f), NULL, 0);
 }
 
+static void build_plain_norm(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    add_op(b, GRAPH_NORM, in, add_output(b, b->sizes->in))->norm = norm_of(b->sizes->in);
+}
+
 static void build_added_norm(struct op_graph *b) {
     const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
     struct graph_op *op = add_op(b, GRAPH_NORM, in, add_filled_output(b, b->sizes->in));
@@ -160,12 +165,25 @@ static void build_merge(struct op_graph *b) {
         (struct graph_merge){.rows = b->sizes->used, .woven = b->sizes->woven};
 }
 
-static void build_mean(struct op_graph *b) {
+static struct graph_op *add_mean(struct op_graph *b) {
     const uint32_t in = add_value(b, "wide", OP_CASES_BATCH * b->sizes->used, b->sizes->in, GRAPH_F32);
     fill_value(b, in);
     begin_tail(b);
-    add_op(b, GRAPH_MERGE, in, add_output(b, b->sizes->in))->merge =
-        (struct graph_merge){.rows = b->sizes->used, .mean = true};
+    struct graph_op *op = add_op(b, GRAPH_MERGE, in, add_output(b, b->sizes->in));
+    op->merge =
+        (struct graph_merge){.rows = b->sizes->used, .mean = true, .factor = 1.0f / (float)b->sizes->used};
+    return op;
+}
+
+static void build_mean(struct op_graph *b) {
+    (void)add_mean(b);
+}
+
+static void build_scaled_mean(struct op_graph *b) {
+    struct graph_op *op = add_mean(b);
+    op->weight[0] = graph_add_plain(&b->graph, add_vector(b, b->sizes->in, 1, 0.25f));
+    op->bias[0] = graph_add_plain(&b->graph, add_vector(b, b->sizes->in, 0, 1));
+    op->n_weights = 1;
 }
 
 /* A whole number as the float that has its bits. */
@@ -323,6 +341,30 @@ static uint32_t add_kv_cache(struct op_graph *b) {
     return graph_add_cache(&b->graph, &c);
 }
 
+/* z->dim of n_rot values, as a gemma 4 tower has them where no kernel takes its heads: zeros behind them,
+ * rotated by halves, v normed. */
+static void add_rope_store(struct op_graph *b, uint32_t cache, uint32_t qkv, uint32_t n_rot) {
+    const struct op_shape *z = b->sizes;
+    struct graph_op *op = add_op(b, GRAPH_ROPE_STORE, qkv, qkv);
+    const struct graph_angles angles = {.n_rot = n_rot, .base = 10000, .scale = 1, .magnitude = 1};
+    const bool padded = n_rot < z->dim;
+    op->rope = (struct graph_rope){.heads = z->heads,
+                                   .kv_heads = z->kv_heads,
+                                   .dim_k = z->dim,
+                                   .dim_v = z->dim,
+                                   .n_rot = n_rot,
+                                   .neox = true,
+                                   .halves = padded,
+                                   .angles = graph_add_angles(&b->graph, &angles),
+                                   .angles_q = GRAPH_NONE,
+                                   .norm = norm_of(n_rot),
+                                   .norm_v = padded};
+    graph_op_cache(&b->graph, op, cache);
+    for (int i = 0; i < 2; i++)
+        op->weight[op->n_weights++] =
+            graph_add_plain_padded(&b->graph, add_vector(b, n_rot, 1, 0.25f), z->dim);
+}
+
 static void add_heads(struct op_graph *b, uint32_t cache, uint32_t qkv) {
     const struct op_shape *z = b->sizes;
     const uint32_t q = z->heads * z->dim, k = z->kv_heads * z->dim;
@@ -330,20 +372,15 @@ static void add_heads(struct op_graph *b, uint32_t cache, uint32_t qkv) {
     struct graph_op *op = add_op(b, GRAPH_MATMUL, in, qkv);
     for (uint32_t i = 0, column = 0; i < 3; column += rows[i++])
         graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_Q8_0, z->in, rows[i], 0), NULL, column);
-    op = add_op(b, GRAPH_ROPE_STORE, qkv, qkv);
-    const struct graph_angles angles = {.n_rot = z->dim, .base = 10000, .scale = 1, .magnitude = 1};
-    op->rope = (struct graph_rope){.heads = z->heads,
-                                   .kv_heads = z->kv_heads,
-                                   .dim_k = z->dim,
-                                   .dim_v = z->dim,
-                                   .n_rot = z->dim,
-                                   .neox = true,
-                                   .angles = graph_add_angles(&b->graph, &angles),
-                                   .angles_q = GRAPH_NONE,
-                                   .norm = norm_of(z->dim)};
-    graph_op_cache(&b->graph, op, cache);
-    for (int i = 0; i < 2; i++)
-        graph_op_weight(&b->graph, op, add_vector(b, z->dim, 1, 0.25f), NULL, 0);
+    add_rope_store(b, cache, qkv, z->dim);
+}
+
+/* Heads of z->out values, which no product makes in the width that attention takes. */
+static void add_spread_heads(struct op_graph *b, uint32_t cache, uint32_t qkv) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t in = add_input(b, (z->heads + 2 * z->kv_heads) * z->out, GRAPH_F32);
+    add_op(b, GRAPH_SPREAD, in, qkv)->spread = (struct graph_spread){.from = z->out, .to = z->dim};
+    add_rope_store(b, cache, qkv, z->out);
 }
 
 /* Products, norms and rotation of heads, stores and attention: the GPU's kernels store heads where a product
@@ -358,7 +395,10 @@ static void add_attention(struct op_graph *b, bool whole) {
     add_op(b, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE)->layer = GRAPH_NONE;
     const uint32_t qkv =
         add_value(b, "qkv", OP_CASES_BATCH, (z->heads + 2 * z->kv_heads) * z->dim, GRAPH_F32);
-    add_heads(b, cache, qkv);
+    if (z->out > 0)
+        add_spread_heads(b, cache, qkv);
+    else
+        add_heads(b, cache, qkv);
     struct graph_op *op = add_op(b, GRAPH_ATTENTION, qkv, add_output(b, z->heads * z->dim));
     op->attention = (struct graph_attention){.heads = z->heads,
                                              .kv_heads = z->kv_heads,
@@ -630,12 +670,19 @@ static const struct op_case cases[] = {
      29,
      {.in = 128, .heads = 6, .kv_heads = 2, .dim = 64, .window = 20},
      {0}},
+    {"attention of all to all, spread heads",
+     build_whole_attention,
+     OP_CASES_KV,
+     39,
+     {.out = 36, .heads = 3, .kv_heads = 3, .dim = 64},
+     {0}},
     {"gelu", build_gelu, OP_CASES_ONE, 25, {.in = 333}, {0}},
     {"matmul, gelu", build_gelu_one, OP_CASES_BLOCKS, 28, {.in = 256, .out = 301}, {0}},
     {"layer norm", build_layer_norm, OP_CASES_ONE, 29, {.in = 333}, {0}},
     {"spread", build_spread, OP_CASES_ONE, 30, {.heads = 6, .dim = 36, .out = 64}, {0}},
     {"spread, narrower", build_spread, OP_CASES_ONE, 31, {.heads = 5, .dim = 96, .out = 72}, {0}},
     {"merge, mean", build_mean, OP_CASES_ONE, 36, {.in = 66, .used = 9}, {0}},
+    {"merge, scaled mean", build_scaled_mean, OP_CASES_ONE, 40, {.in = 300, .used = 9}, {0}},
     {"blend", build_blend, OP_CASES_BLOCKS, 38, {.in = 256}, {0}},
     {"project", build_project, OP_CASES_BLOCKS, 37, {.in = 75, .out = 256}, {0}},
     {"merge, one behind the other", build_merge, OP_CASES_ONE, 32, {.in = 66, .used = 4}, {0}},
@@ -675,6 +722,7 @@ static const struct op_case cases[] = {
     {"gate, gelu", build_gelu_gate, OP_CASES_ONE, 23, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"gate, normed", build_normed_gate, OP_CASES_ONE, 15, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"norm", build_norm, OP_CASES_ONE, 16, {.in = 701}, {.in = 4096}},
+    {"norm without weights", build_plain_norm, OP_CASES_ONE, 41, {.in = 701}, {0}},
     {"norm, added", build_added_norm, OP_CASES_ONE, 17, {.in = 333}, {.in = 4096}},
     {"int8 per 32", build_int8_32, OP_CASES_ONE, 20, {.in = 352}, {.in = 4096}},
     {"int8 per 256", build_int8_256, OP_CASES_ONE, 21, {.in = 768}, {.in = 4096}},

@@ -3,7 +3,8 @@
  * each layer's output is multiplied by. rope_freqs has the divisors of the layers without a window. E-models
  * have an embedding of each layer, last layers that read the K and V of earlier ones, and a wider
  * feed-forward in those. Experts lie beside the dense feed-forward, and their router reads the residual
- * stream. */
+ * stream. In layers with the window tokens of a picture see each other, on both sides (transformers; not in
+ * E-models). */
 #include "arch/parts/parts.h"
 
 #include <math.h>
@@ -101,15 +102,17 @@ static void build(struct graph *g, const struct shape *s) {
         const bool far = !shape_has_window(s, i);
         p.kv = far ? all : window;
         p.angles = far ? angles : local;
+        p.pictures = !far && s->layer_embd == 0;
         parts_layer_normed_behind(&p, i, GRAPH_GEGLU);
     }
     parts_end(&p);
 }
 
-const struct arch arch_gemma4 = {.name = "gemma4",
-                                 .models = "gemma 4 (E2B, E4B, 12B, 26B-A4B, 31B; text)",
-                                 .tensors = {SHAPE_TABLE(layer, global)},
-                                 .read = read,
-                                 .check = check,
-                                 .build = build,
-                                 .layer = {.ops = 20, .values = 20, .weights = 24}};
+const struct arch arch_gemma4 = {
+    .name = "gemma4",
+    .models = "gemma 4 (E2B, E4B, 12B, 26B-A4B, 31B; pictures: 26B-A4B and 31B, on the CPU)",
+    .tensors = {SHAPE_TABLE(layer, global)},
+    .read = read,
+    .check = check,
+    .build = build,
+    .layer = {.ops = 20, .values = 20, .weights = 24}};

@@ -109,7 +109,7 @@ struct parts {
     float *work;
     float *attention_parts;
     uint8_t *matmul_work;
-    float *norm_rows;
+    float *norm_rows, *ones;
     uint8_t *experts_work;
     struct device_span *spans;
 };
@@ -125,6 +125,17 @@ static size_t norm_stride(const struct device_model *m) {
             most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));
+}
+
+/* The widest norm without weights, in floats. */
+static size_t ones_width(const struct device_model *m) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < m->graph->n_ops; i++) {
+        const struct graph_op *op = &m->graph->ops[i];
+        if (op->kind == GRAPH_NORM && op->n_weights == 0)
+            most = ARITH_MAX(most, m->graph->values[op->out].width);
+    }
+    return most;
 }
 
 /* Tokens of one kernel call: no more than a step has; the tail multiplies two rows per row of logits. */
@@ -153,6 +164,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     p.attention_parts = carve_take(c, attention_parts(choice, m), sizeof(float));
     p.matmul_work = carve_take(c, choice->threads, matmul_stride(m));
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
+    p.ones = carve_take(c, ones_width(m), sizeof(float));
     p.experts_work = carve_take(c, choice->threads, cpu_experts_bytes(m->graph));
     p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
     p.team = carve_take(c, choice->joins ? 0 : team_bytes(choice->threads), 1);
@@ -400,6 +412,9 @@ stator_status cpu_device_open(const struct device_opening *o, struct device **ou
     p.device->sums_panel = sums_panel(m);
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
+    p.device->ones = p.ones;
+    for (size_t i = 0; i < ones_width(m); i++)
+        p.ones[i] = 1.0f;
     p.device->experts_work = p.experts_work;
     p.device->experts_stride = cpu_experts_bytes(m->graph);
     p.device->spans = o->trace ? p.spans : NULL;

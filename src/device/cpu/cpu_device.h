@@ -53,6 +53,7 @@ struct cpu_device {
     size_t sums_panel; /* floats from the sums of a panel to the next one's */
     float *norm_rows;  /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
+    float *ones;           /* weights of norms without weights */
     uint8_t *experts_work; /* experts_stride bytes per member: gathered rows, or the sums of all experts */
     size_t experts_stride;
     struct device_counters counters;

@@ -114,7 +114,7 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     const uint32_t *rows = (const uint32_t *)(m->slot + m->h->at_rows);
     const struct graph_value *out = &m->g->values[op->out];
     const float *in = value_f32(m, op->in);
-    const float *weight = plain_weight(m, op->weight[0]);
+    const float *weight = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : m->d->ones;
     struct kernels_act a = value_act(m, op->out);
     const uint32_t parts = ARITH_MAX(op->norm.parts, 1u), width = out->width / parts;
     uint32_t n = gather ? m->h->n_rows : member_rows(m, op) * parts;
@@ -389,6 +389,15 @@ static void run_latent_store(const struct member *m, const struct graph_op *op) 
     }
 }
 
+/* A head. */
+static void rotate(const struct kernels *k, const struct graph_rope *r, float *x, const float *angles) {
+    const uint32_t half = r->n_rot / 2;
+    CHECK(!r->halves || (r->neox && half % 2 == 0));
+    k->rope(x, angles, r->halves ? half / 2 : half, r->neox);
+    if (r->halves)
+        k->rope(x + half, angles + half, half / 2, true);
+}
+
 static void run_rope_store(const struct member *m, const struct graph_op *op) {
     const struct graph_rope *r = &op->rope;
     if (r->latent) {
@@ -422,7 +431,7 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
             const float *norm = i < r->heads ? q_norm : k_norm;
             if (norm != NULL && !r->wide && !r->late)
                 k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
-            k->rope(x, angles + (i < r->heads ? of_q : of_k), r->n_rot / 2, r->neox);
+            rotate(k, r, x, angles + (i < r->heads ? of_q : of_k));
             if (norm != NULL && r->late)
                 k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
         }

@@ -23,8 +23,9 @@ void cpu_tower_merge(const struct member *m, const struct graph_op *op) {
     const struct kernels_act a = value_act(m, op->out);
     const float *in = value_f32(m, op->in);
     const uint32_t rows = op->merge.rows, width = op->merge.mean ? out->width : out->width / rows;
-    const float part = 1.0f / (float)rows;
-    CHECK(width == m->g->values[op->in].width);
+    const float *scale = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
+    const float *shift = scale != NULL ? plain_weight(m, op->bias[0]) : NULL;
+    CHECK(width == m->g->values[op->in].width && (scale == NULL || op->merge.mean));
     for (uint32_t t = share_begin(m, m->h->n_rows); t < share_end(m, m->h->n_rows); t++) {
         const float *x = in + (size_t)t * rows * width;
         float *y = row_at(m, &a, out->width, t);
@@ -33,7 +34,9 @@ void cpu_tower_merge(const struct member *m, const struct graph_op *op) {
         else if (!op->merge.woven)
             memcpy(y, x, out->width * sizeof *y);
         for (uint32_t k = 0; op->merge.mean && k < rows; k++)
-            m->d->kernels.add_scaled(y, x + (size_t)k * width, part, width);
+            m->d->kernels.add_scaled(y, x + (size_t)k * width, op->merge.factor, width);
+        for (uint32_t c = 0; scale != NULL && c < width; c++)
+            y[c] = (y[c] - shift[c]) * scale[c];
         for (uint32_t c = 0; op->merge.woven && c < width; c++)
             for (uint32_t k = 0; k < rows; k++)
                 y[c * rows + k] = x[(size_t)k * width + c];

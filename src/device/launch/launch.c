@@ -98,6 +98,11 @@ struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weigh
     return (struct launch_at){DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset};
 }
 
+uint64_t launch_rotation(const struct launch_list *b, const struct graph_rope *r, uint32_t angles) {
+    CHECK(!r->halves || (r->neox && r->n_rot % 4 == 0));
+    return 4 * (uint64_t)b->g->angles[angles].first + 2 * r->halves + r->neox;
+}
+
 stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, struct launch_cache *out) {
     const struct graph_cache *g = &b->g->caches[o->cache];
     const struct device_cache *c = &b->m->caches[o->cache];
@@ -258,7 +263,8 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     launch_put_norm(b, l,
                     &(struct launch_norm_arguments){
                         .x = launch_floats(b, o->in),
-                        .weight = launch_plain_weight(b, o->weight[0]),
+                        .weighs = o->n_weights > 0,
+                        .weight = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
                         .scale = launch_plain_weight(b, o->n_weights > 1 ? o->weight[1] : GRAPH_NONE),
                         .scaled = o->n_weights > 1,
                         .out = launch_forms_of(b, o->out, out->forms),
@@ -668,10 +674,12 @@ static stator_status add_matmul(struct launch_list *b, uint32_t op) {
     return rope < b->g->n_ops ? launch_heads(b, op, rope) : launch_matmul(b, op);
 }
 
-/* Norms of all heads together need all heads. plain: heads are rotated and stored alone. */
+/* Heads that their product does not finish, because norms of all heads together need all heads, or because
+ * something stands between. plain: they are rotated and stored alone. */
 static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_rope *r = &o->rope;
+    CHECK(!plain || !r->norm_v);
     CHECK(r->angles_q == GRAPH_NONE && r->dim_k <= OPENCL_NORM_CHUNK && r->dim_v <= OPENCL_NORM_CHUNK);
     struct launch *l = launch_add(b, LAUNCH_WIDE, op, OPENCL_GROUP, 3 * (uint64_t)b->rows);
     struct launch_wide_arguments args = {
@@ -682,15 +690,17 @@ static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
         .head_k = r->dim_k,
         .head_v = r->dim_v,
         .n_rot = r->n_rot,
-        .rotation = 2 * (uint64_t)b->g->angles[r->angles].first + r->neox,
+        .rotation = launch_rotation(b, r, r->angles),
         .q_norm = launch_plain_weight(b, plain ? GRAPH_NONE : o->weight[0]),
         .k_norm = launch_plain_weight(b, plain ? GRAPH_NONE : o->weight[1]),
         .inv_q = r->norm.inv_width,
-        .inv_k = r->norm_k.inv_width,
+        .inv_k = r->wide ? r->norm_k.inv_width : r->norm.inv_width,
         .eps = r->norm.eps,
         .late = plain     ? OPENCL_WIDE_PLAIN
                 : r->late ? OPENCL_WIDE_LATE
-                          : OPENCL_WIDE_EARLY,
+                : r->wide ? OPENCL_WIDE_EARLY
+                          : OPENCL_WIDE_HEADS,
+        .normed_v = r->norm_v,
         .tile = OPENCL_NORM_CHUNK * sizeof(float),
         .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
     };
@@ -716,8 +726,8 @@ static stator_status add_latent(struct launch_list *b, uint32_t op) {
         .head_k = r->dim_k,
         .latent = r->latent,
         .n_rot = r->n_rot,
-        .rotation_q = 2 * (uint64_t)b->g->angles[of_q].first + r->neox,
-        .rotation = 2 * (uint64_t)b->g->angles[r->angles].first + r->neox,
+        .rotation_q = launch_rotation(b, r, of_q),
+        .rotation = launch_rotation(b, r, r->angles),
         .k_norm = launch_plain_weight(b, o->weight[0]),
         .inv_k = r->norm_k.inv_width,
         .eps = r->norm_k.eps,
@@ -740,11 +750,7 @@ static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
     for (uint32_t i = 0; i < op; i++)
         if (g->ops[i].kind == GRAPH_MATMUL && g->ops[i].out == g->ops[op].in && rope_of(g, i) == op)
             return STATOR_OK;
-    if (g->ops[op].n_weights == 0)
-        return add_wide(b, op, true);
-    return error_set(b->e, STATOR_DEVICE,
-                     "layer %u: the GPU kernels norm, rotate and store heads only where a product makes them",
-                     g->ops[op].layer);
+    return add_wide(b, op, g->ops[op].n_weights == 0);
 }
 
 /* By kind. Copies are not launches: the back end makes them. */

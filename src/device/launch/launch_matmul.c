@@ -572,7 +572,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .head_k = of->dim_k,
             .head_v = of->dim_v,
             .n_rot = of->n_rot,
-            .rotation = 2 * (uint64_t)b->g->angles[angles].first + of->neox,
+            .rotation = launch_rotation(b, of, angles),
             .biased = biased_bits(o),
             .bias0 = launch_plain_weight(b, o->bias[0]),
             .bias1 = launch_plain_weight(b, o->bias[1]),

@@ -90,6 +90,8 @@ void launch_put_step(struct launch_list *b, struct launch *l);
 /* What arguments are made of. */
 struct launch_at launch_nowhere(void); /* for a pointer that the kernel will not follow */
 struct launch_at launch_floats(const struct launch_list *b, uint32_t value);
+/* Of cl_heads.h. */
+uint64_t launch_rotation(const struct launch_list *b, const struct graph_rope *r, uint32_t angles);
 struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weight); /* GRAPH_NONE: nowhere */
 struct launch_forms launch_forms_of(const struct launch_list *b, uint32_t value, uint32_t has);
 struct launch_source launch_source_of(const struct launch_list *b, const struct graph_op *o);

@@ -63,10 +63,16 @@ stator_status launch_merge(struct launch_list *b, uint32_t op) {
     const uint64_t how = o->merge.mean    ? OPENCL_MAP_MEAN
                          : o->merge.woven ? OPENCL_MAP_WEAVE
                                           : OPENCL_MAP_COPY;
+    const bool weighs = o->n_weights > 0;
     CHECK(rows > 0 && b->g->values[o->out].width == (o->merge.mean ? width : rows * width));
-    add_map(
-        b, op, o->in, rows * width,
-        (struct launch_map_arguments){.how = how, .from = width, .to = rows, .factor = 1.0f / (float)rows});
+    add_map(b, op, o->in, rows * width,
+            (struct launch_map_arguments){.how = how,
+                                          .from = width,
+                                          .to = rows,
+                                          .factor = o->merge.factor,
+                                          .weighs = weighs,
+                                          .scale = launch_plain_weight(b, weighs ? o->weight[0] : GRAPH_NONE),
+                                          .shift = launch_plain_weight(b, weighs ? o->bias[0] : GRAPH_NONE)});
     return STATOR_OK;
 }
 

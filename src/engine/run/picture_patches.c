@@ -5,7 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#define ROPE_BASE 10000.0 /* of towers */
+/* Of towers. */
+#define ROPE_BASE        10000.0
+#define GEMMA4_ROPE_BASE 100.0
 
 static const struct tower *tower_of(const struct stator *s) {
     return s->planning.vision.tower;
@@ -102,17 +104,18 @@ static void write_windows(const struct tower *t, const struct tower_size *size, 
         out[i].all = n;
 }
 
-/* Half of a patch's angles: those of its row (half 0) or of its column. Pixtral's rows have the even
- * frequencies of a head and columns the odd ones; qwen's have the same. */
+/* Half of a patch's angles: those of its row (half 0) or of its column, of gemma 4 the other way round.
+ * Pixtral's rows have the even frequencies of a head and columns the odd ones; the others' have the same. */
 static void write_half(const struct tower *t, uint32_t half, uint32_t place, float *out) {
     const uint32_t head = t->width / t->heads, quarter = head / 4;
+    const double base = t->projector == TOWER_GEMMA4 ? GEMMA4_ROPE_BASE : ROPE_BASE;
     for (uint32_t j = 0; j < quarter && t->projector == TOWER_GEMMA3; j++) { /* has no RoPE */
         out[2 * j] = 1;
         out[2 * j + 1] = 0;
     }
     for (uint32_t j = 0; j < quarter && t->projector != TOWER_GEMMA3; j++) {
         const double k = t->projector == TOWER_PIXTRAL ? 2 * j + half : 2 * j;
-        const double angle = place * pow(ROPE_BASE, -2 * k / head);
+        const double angle = place * pow(base, -2 * k / head);
         out[2 * j] = (float)cos(angle);
         out[2 * j + 1] = (float)sin(angle);
     }
@@ -125,15 +128,18 @@ static void write_angles(const struct tower *t, const struct tower_size *size, u
     const uint32_t half = t->width / t->heads / 2; /* floats */
     uint32_t row = 0, column = 0;
     place_of_patch(t, size, i, &row, &column);
-    float *out = angles + (size_t)i * stride;
+    const uint32_t at_row = t->projector == TOWER_GEMMA4 ? half : 0, at_column = half - at_row;
+    float *of_row = angles + (size_t)i * stride + at_row,
+          *of_column = angles + (size_t)i * stride + at_column;
     if (column == 0)
-        write_half(t, 0, row, out);
+        write_half(t, 0, row, of_row);
     else
-        memcpy(out, angles + (size_t)patch_at(t, size, row, 0) * stride, half * sizeof *out);
+        memcpy(of_row, angles + (size_t)patch_at(t, size, row, 0) * stride + at_row, half * sizeof *angles);
     if (row == 0)
-        write_half(t, 1, column, out + half);
+        write_half(t, 1, column, of_column);
     else
-        memcpy(out + half, angles + (size_t)patch_at(t, size, 0, column) * stride + half, half * sizeof *out);
+        memcpy(of_column, angles + (size_t)patch_at(t, size, 0, column) * stride + at_column,
+               half * sizeof *angles);
 }
 
 /* A byte as the tower sees it. */
@@ -141,10 +147,15 @@ struct levels {
     float of[3][256];
 };
 
+static double level_of(const struct tower *t, uint32_t colour, uint32_t v) {
+    const double x = (v / 255.0 - (double)t->mean[colour]) / (double)t->spread[colour];
+    return t->projector == TOWER_GEMMA4 ? 2 * x - 1 : x;
+}
+
 static void make_levels(const struct tower *t, struct levels *l) {
     for (uint32_t c = 0; c < 3; c++)
         for (uint32_t v = 0; v < 256; v++)
-            l->of[c][v] = (float)((v / 255.0 - (double)t->mean[c]) / (double)t->spread[c]);
+            l->of[c][v] = (float)level_of(t, c, v);
 }
 
 static void write_pixels(const struct tower *t, const struct tower_size *size, const struct levels *levels,
@@ -168,13 +179,18 @@ static void between(uint32_t at, uint32_t n, uint32_t side, uint32_t *first, dou
     *next = (double)(far % steps) / (double)steps;
 }
 
-/* The table of positions is a square, which is interpolated linearly in both directions. */
+/* The table of positions is a square, which is interpolated linearly in both directions. Gemma 4 has one row
+ * for the column and one for the row. */
 static void write_blend(const struct tower *t, const struct tower_size *size, uint32_t i,
                         struct step_blend *out) {
     const uint32_t side = t->image_size / t->patch;
     uint32_t row = 0, column = 0, y = 0, x = 0;
     double down = 0, right = 0;
     place_of_patch(t, size, i, &row, &column);
+    if (t->projector == TOWER_GEMMA4) {
+        *out = (struct step_blend){.row = {column, t->positions + row}, .factor = {1, 1}};
+        return;
+    }
     between(row, size->down * t->merge, side, &y, &down);
     between(column, size->across * t->merge, side, &x, &right);
     for (uint32_t k = 0; k < 4; k++) {

@@ -76,11 +76,14 @@ stator_status pictures_open(struct stator *s, void *memory, stator_error *e) {
         stator_status st = find_token(s, "<end_of_image>", &p->end, e);
         return st == STATOR_OK ? find_token(s, p->marker_name, &p->marker, e) : st;
     }
-    p->text = "<|vision_start|><|image_pad|><|vision_end|>";
-    p->marker_name = "<|image_pad|>";
+    const bool gemma4 = tower_of(s)->projector == TOWER_GEMMA4;
+    const char *const ends[2] = {gemma4 ? "<|image>" : "<|vision_start|>",
+                                 gemma4 ? "<image|>" : "<|vision_end|>"};
+    p->text = gemma4 ? "<|image><|image|><image|>" : "<|vision_start|><|image_pad|><|vision_end|>";
+    p->marker_name = gemma4 ? "<|image|>" : "<|image_pad|>";
     stator_status st = STATOR_OK;
     for (int i = 0; i < 2 && st == STATOR_OK; i++)
-        st = find_token(s, i == 0 ? "<|vision_start|>" : "<|vision_end|>", &p->marker, e);
+        st = find_token(s, ends[i], &p->marker, e);
     return st == STATOR_OK ? find_token(s, p->marker_name, &p->marker, e) : st;
 }
 
@@ -135,11 +138,11 @@ static stator_status check(const struct stator *s, const stator_request *r, stat
     if (r->n_pictures > s->planning.pictures.n)
         return error_set(e, STATOR_USAGE, "the request has %zu pictures, vision.pictures is %u: raise it",
                          r->n_pictures, s->planning.pictures.n);
-    if (tower_of(s)->projector == TOWER_GEMMA3 && s->planning.shape->pooling != SHAPE_POOL_NONE)
+    if (tower_sees_both(tower_of(s)) && s->planning.shape->pooling != SHAPE_POOL_NONE)
         return error_set(e, STATOR_USAGE,
                          "the request has pictures, which models with a pooling (model.pooling) and the "
                          "projector %s do not take yet",
-                         tower_projector_name(TOWER_GEMMA3));
+                         tower_projector_name(tower_of(s)->projector));
     const uint64_t markers = count_markers(s, r);
     if (markers != r->n_pictures)
         return error_set(e, STATOR_USAGE,
@@ -458,7 +461,7 @@ uint32_t pictures_words(const struct stator *s, const struct engine_request *r, 
 uint32_t pictures_together(const struct stator *s, const struct engine_request *r, uint32_t token,
                            bool *whole) {
     *whole = false;
-    if (r->n_pictures == 0 || tower_of(s)->projector != TOWER_GEMMA3)
+    if (r->n_pictures == 0 || !tower_sees_both(tower_of(s)))
         return UINT32_MAX;
     for (uint32_t k = 0; k < r->n_pictures; k++) {
         const uint32_t begin = r->pictures[k].first + tokens_before(s);
@@ -471,7 +474,7 @@ uint32_t pictures_together(const struct stator *s, const struct engine_request *
 }
 
 uint32_t pictures_cut(const struct stator *s, const struct engine_request *r, uint32_t token) {
-    for (uint32_t k = r->n_pictures; k-- > 0 && tower_of(s)->projector == TOWER_GEMMA3;) {
+    for (uint32_t k = r->n_pictures; k-- > 0 && tower_sees_both(tower_of(s));) {
         const uint32_t begin = r->pictures[k].first + tokens_before(s);
         const uint32_t end = r->pictures[k].first + s->run.pictures.places[r->pictures[k].place].size.tokens;
         if (token > begin && token < end)

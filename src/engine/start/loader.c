@@ -89,14 +89,18 @@ static bool all_finite(struct loading *l, const struct gguf_tensor *t, const uin
     return true;
 }
 
-/* Values as they lie in the file: all, or a part of each row. What is behind them in the slice stays zero. */
+/* Values as they lie in the file: all, or a part of each row, with zeros beyond the row. What is behind them
+ * in the slice stays zero. */
 static bool read_plain(struct loading *l, const struct graph_weight *w, uint8_t *to) {
     const uint64_t row = w->tensor->ne[0] * sizeof(float), part = w->runs.run * sizeof(float);
     if (w->runs.run == 0)
         return read_all(l, w->tensor, 0, w->tensor->bytes, to);
-    for (uint64_t r = 0; r < w->tensor->ne[1]; r++)
-        if (!read_all(l, w->tensor, r * row + w->runs.first * sizeof(float), part, to + r * part))
+    const uint64_t first = w->runs.first * sizeof(float), there = ARITH_MIN(part, row - first);
+    for (uint64_t r = 0; r < w->tensor->ne[1]; r++) {
+        if (!read_all(l, w->tensor, r * row + first, there, to + r * part))
             return false;
+        memset(to + r * part + there, 0, part - there);
+    }
     return true;
 }
 

@@ -30,7 +30,7 @@ static inline float norm_factor(global const float *from, uint width, local floa
 
 /* x: rows as wide as out. gather: OPENCL_ROWS_ALL .. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
- * there. scaled: the floats are then multiplied by scale[0]. apart: a token has so many rows (floats alone).
+ * there. weighs: `weight` is there, else it is 1. scaled: the floats are then multiplied by scale[0]. apart: a token has so many rows (floats alone).
  * part: values of a row that a group writes, a multiple of 256; fewer than the row only if x is elsewhere
  * than out. Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, work
  * OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
@@ -50,7 +50,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
             uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = me; i < here; i += items) {
-                float y = from[at + i] * r * weight[at + i];
+                float y = from[at + i] * r * (weighs ? weight[at + i] : 1.0f);
                 tile[i] = y;
                 global float *to = (global float *)(out + out_f32) + row * width + at + i;
                 if (out_has & OPENCL_F32) {
@@ -257,12 +257,13 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS
 }
 
 /* Rows of q, k and v: all heads of q normed together, and all of k, then rotated; or (late) rotated, then
- * each head normed; or (late: OPENCL_WIDE_PLAIN) rotated alone; k and v go to the cache. A group has q, k or v of a token. Local: tile OPENCL_NORM_CHUNK
- * floats, lane 128 floats for each of CL_HEADS_AT_ONCE. */
+ * each head normed; or (late: OPENCL_WIDE_PLAIN) rotated alone; or (OPENCL_WIDE_HEADS) each head normed, of v
+ * (normed_v) without weights, then rotated; k and v go to the cache. A group has q, k or v of a token. Local:
+ * tile OPENCL_NORM_CHUNK floats, lane 128 floats for each of CL_HEADS_AT_ONCE. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENTS(WIDE)) {
     uint me = get_local_id(0), items = get_local_size(0);
     struct cl_cache cache = CL_CACHE(kv);
-    global const float *angles = (global const float *)(step + CL_STEP(step)->at_rope) + rotation / 2;
+    global const float *angles = (global const float *)(step + CL_STEP(step)->at_rope) + rotation / 4;
     for (uint item = get_group_id(0); item < 3 * CL_STEP(step)->n_tokens; item += get_num_groups(0)) {
         uint t = item / 3, which = item % 3; /* CL_Q .. */
         uint heads = which == CL_Q ? n_heads : n_kv_heads, dim = which == CL_V ? head_v : head_k;
@@ -281,6 +282,8 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
                 tile[i] = which == CL_V || late != OPENCL_WIDE_EARLY ? v : v * r * weight[first * dim + i];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
+            if (late == OPENCL_WIDE_HEADS && (which != CL_V || normed_v))
+                cl_norm_heads(tile, here, dim, which == CL_V ? 0 : weight, which == CL_Q ? inv_q : inv_k, eps, lane);
             if (which != CL_V)
                 cl_rotate_heads(tile, here, dim, n_rot, rotation, angles + t * CL_STEP(step)->rope_stride);
             if (which != CL_V && late == OPENCL_WIDE_LATE)

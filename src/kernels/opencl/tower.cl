@@ -22,7 +22,7 @@ static inline float mapped(global const float *x, uint i, uint how, uint from, u
 }
 
 /* Rows of `in`, in_width values for each row of out, through `mapped`. in may be out's floats where i is the
- * only value that is read. wanted: the rows are those that the step wants logits of. part: values of a row that
+ * only value that is read. weighs: then less `shift`, times `scale`. wanted: the rows are those that the step wants logits of. part: values of a row that
  * a group writes, a multiple of 256. Local: tile OPENCL_NORM_CHUNK floats, work
  * OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void tower_map(CL_ARGUMENTS(MAP)) {
@@ -36,6 +36,8 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void tower_map(CL_ARGUMENT
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = get_local_id(0); i < here; i += get_local_size(0)) {
                 float y = mapped(in + row * in_width, at + i, how, from, to, factor);
+                if (weighs)
+                    y = (y - shift[at + i]) * scale[at + i];
                 tile[i] = y;
                 if (out_has & OPENCL_F32)
                     ((global float *)(out + out_f32))[row * width + at + i] = y;

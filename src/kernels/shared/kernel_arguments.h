@@ -33,6 +33,7 @@
 
 #define KERNEL_ARGUMENTS_NORM(X)                                                                             \
     X(BUFFER, const float, x)                                                                                \
+    X(U32, weighs)                                                                                           \
     X(BUFFER, const float, weight)                                                                           \
     X(BUFFER, const float, scale)                                                                            \
     X(U32, scaled)                                                                                           \
@@ -57,7 +58,11 @@
     X(U32, how)                                                                                              \
     X(U32, wanted)                                                                                           \
     X(U32, from)                                                                                             \
-    X(U32, to) X(F32, factor) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+    X(U32, to)                                                                                               \
+    X(F32, factor)                                                                                           \
+    X(U32, weighs)                                                                                           \
+    X(BUFFER, const float, scale)                                                                            \
+    X(BUFFER, const float, shift) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_LAYER_NORM(X)                                                                       \
     X(BUFFER, const float, x)                                                                                \
@@ -142,7 +147,8 @@
     X(BUFFER, const float, q_norm)                                                                           \
     X(BUFFER, const float, k_norm)                                                                           \
     X(F32, inv_q)                                                                                            \
-    X(F32, inv_k) X(F32, eps) X(U32, late) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+    X(F32, inv_k)                                                                                            \
+    X(F32, eps) X(U32, late) X(U32, normed_v) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
 #define KERNEL_ARGUMENTS_LATENT(X)                                                                           \
     X(BUFFER, float, x)                                                                                      \

@@ -105,11 +105,12 @@
 #define OPENCL_MAP_SPREAD   4
 #define OPENCL_MAP_MEAN     5
 
-/* What norms of all heads together do (`norm_wide`): before the rotation, after it for each head, or nothing.
- */
+/* What norms of all heads together do (`norm_wide`): before the rotation, after it for each head, nothing,
+ * or before it for each head. */
 #define OPENCL_WIDE_EARLY 0
 #define OPENCL_WIDE_LATE  1
 #define OPENCL_WIDE_PLAIN 2
+#define OPENCL_WIDE_HEADS 3
 
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1

@@ -194,11 +194,9 @@ static struct graph_share share_of(const struct planning *s, uint32_t index) {
  */
 static stator_status check_whole_pictures(const struct planning *s, const struct planning_want *want,
                                           const struct device_facts *f, stator_error *e) {
-    struct tower_size size;
-    stator_status st = tower_size_of(s->vision.tower, 1, 1, TOWER_PIXELS, &size, e);
-    if (st != STATOR_OK || s->vision.tower->projector != TOWER_GEMMA3)
-        return st;
-    const uint32_t together = size.across * size.down, least = together + want->sequences - 1;
+    if (!tower_sees_both(s->vision.tower))
+        return STATOR_OK;
+    const uint32_t together = s->pictures.rows, least = together + want->sequences - 1;
     if (!f->host_memory)
         return error_set(
             e, STATOR_USAGE,

@@ -190,6 +190,10 @@ static void towers(void) {
                                              .type = BLOCK_F16};
     tower_model_write_qwen(&w, &windows, 1);
     save(&w, "good_tower_qwen25vl");
+    w = gguf_writer_new();
+    const struct tower_model_gemma4 axes = {8, 6, 1, 2, 4, 2, 2, 5, 64, BLOCK_F16, true};
+    tower_model_write_gemma4(&w, &axes, 1);
+    save(&w, "good_tower_gemma4");
 }
 
 int main(int argc, char **argv) {

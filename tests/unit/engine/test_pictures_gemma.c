@@ -1,12 +1,14 @@
-/* Pictures with gemma3: embeddings, and the logits of the text behind two pictures, against
+/* Pictures with gemma3 and gemma4: embeddings, and the logits of the text behind two pictures, against
  * tools/reference_tower.py and tools/reference_pictures.py in float64; the same bits however a prompt is
  * computed, though a picture's tokens see each other; prefixes; and which files don't go together.
  *
- * With two arguments the program writes the files for the references instead:
- *     test_pictures_gemma /tmp/text.gguf /tmp/tower.gguf
+ * With three arguments the program writes the files for the references instead (for gemma4 likewise, with
+ * tower.png and 30 18):
+ *     test_pictures_gemma gemma3 /tmp/text.gguf /tmp/tower.gguf
  *     tools/reference_tower.py /tmp/tower.gguf PIXELS 24 24 tests/data/pictures/gemma_tower.f32
  *     tools/reference_pictures.py /tmp/text.gguf /tmp/tower.gguf tests/data/pictures/gemma_logits.f32 PROMPT
- * PIXELS: those of tests/data/pictures/square.png. PROMPT: below, with -1 and a file of `paths` for each -1.
+ * PIXELS: those of tests/data/pictures/square.png. PROMPT: below; of gemma3 with <start_of_image> and a file
+ * of `paths` for each -1, of gemma4 with the file alone.
  */
 #include "engine_harness.h"
 #include "pictures_model.h"
@@ -14,13 +16,59 @@
 
 #include "engine/engine.h"
 
-enum { SEED = 13, WIDTH = PICTURES_MODEL_WIDTH, WINDOW = 20, ROWS = 16 };
+enum { SEED = 13, WIDTH = PICTURES_MODEL_WIDTH, WINDOW = 20 };
 
-/* -1, -2: <start_of_image> and <end_of_image>. */
+static void gemma3_tower(struct gguf_writer *w, uint32_t type) {
+    const struct tower_model_gemma m = pictures_model_gemma_tower(type);
+    tower_model_write_gemma(w, &m, SEED);
+}
+
+static void gemma4_tower(struct gguf_writer *w, uint32_t type) {
+    const struct tower_model_gemma4 m = pictures_model_gemma4_tower(type);
+    tower_model_write_gemma4(w, &m, SEED);
+}
+
+static const struct kind {
+    const char *name, *projector;
+    int32_t (*text)(struct gguf_writer *w, uint64_t random, uint32_t window);
+    void (*tower)(struct gguf_writer *w, uint32_t type);
+    const char *paths[2], *tower_rows, *logits;
+    uint32_t across, down; /* tokens */
+    uint32_t lead;         /* tokens before them: the marker, which else is the first */
+} kinds[] = {{"gemma3",
+              "gemma3",
+              pictures_model_gemma_text,
+              gemma3_tower,
+              {"tests/data/pictures/square.png", "tests/data/pictures/square_2.png"},
+              "tests/data/pictures/gemma_tower.f32",
+              "tests/data/pictures/gemma_logits.f32",
+              4,
+              4,
+              1},
+             {"gemma4",
+              "gemma4v",
+              pictures_model_gemma4_text,
+              gemma4_tower,
+              {"tests/data/pictures/tower.png", "tests/data/pictures/tower_2.png"},
+              "tests/data/pictures/gemma4_tower.f32",
+              "tests/data/pictures/gemma4_logits.f32",
+              5,
+              3,
+              0}};
+static const struct kind *kind;
+
+/* -1: the marker of pictures; -2: the token behind it in the vocabulary. */
 static const int32_t prompt[] = {1, 100, 101, -1, -2, 70, 71, -1, -2, 260, 72};
-enum { PROMPT = sizeof prompt / sizeof prompt[0], TOKENS = PROMPT + 2 * ROWS };
+enum { PROMPT = sizeof prompt / sizeof prompt[0] };
 
-static const char *const paths[] = {"tests/data/pictures/square.png", "tests/data/pictures/square_2.png"};
+/* Of the tower for a picture; of the prompt. */
+static uint32_t rows_of(void) {
+    return kind->across * kind->down;
+}
+
+static uint32_t tokens_of(void) {
+    return PROMPT + 2 * (rows_of() + kind->lead - 1);
+}
 
 static struct gguf_writer text, towers[2];
 static char text_path[GGUF_WRITER_PATH], tower_paths[2][GGUF_WRITER_PATH];
@@ -30,17 +78,16 @@ static int32_t ids[PROMPT];
 static int make_files(void **state) {
     (void)state;
     text = gguf_writer_new();
-    const int32_t marker = pictures_model_gemma_text(&text, SEED, WINDOW);
+    const int32_t marker = kind->text(&text, SEED, WINDOW);
     assert_true(gguf_writer_finish(&text));
     assert_non_null(gguf_writer_memory_path(&text, text_path));
     for (int i = 0; i < 2; i++) {
-        const struct tower_model_gemma m = pictures_model_gemma_tower(i == 0 ? BLOCK_F32 : BLOCK_F16);
         towers[i] = gguf_writer_new();
-        tower_model_write_gemma(&towers[i], &m, SEED);
+        kind->tower(&towers[i], i == 0 ? BLOCK_F32 : BLOCK_F16);
         assert_true(gguf_writer_finish(&towers[i]));
         assert_non_null(gguf_writer_memory_path(&towers[i], tower_paths[i]));
         size_t n = 0;
-        pictures[i].data = pictures_read(paths[i], &n);
+        pictures[i].data = pictures_read(kind->paths[i], &n);
         pictures[i].length = n;
     }
     for (size_t i = 0; i < PROMPT; i++)
@@ -84,16 +131,16 @@ static void test_reference(void **state) {
         static const char *const exact[] = {"memory.kv_type=f32", NULL};
         stator *s = start(exact, tower);
         const stator_request q = request_of();
-        float *rows = harness_rows(s, &q, TOKENS);
+        float *rows = harness_rows(s, &q, tokens_of());
         for (int i = 0; i < 2; i++) {
             const struct picture_place *p = &s->run.pictures.places[i];
             assert_true(p->filled && p->holders == 0 && atomic_load(&p->encoded));
-            assert_true(p->size.across == 4 && p->size.down == 4 && p->size.tokens == ROWS + 1);
+            assert_true(p->size.across == kind->across && p->size.down == kind->down);
+            assert_int_equal(p->size.tokens, rows_of() + kind->lead);
         }
-        pictures_compare("tower", s->run.pictures.places[0].memory, "tests/data/pictures/gemma_tower.f32",
-                         (size_t)ROWS * WIDTH);
-        pictures_compare("logits", rows, "tests/data/pictures/gemma_logits.f32",
-                         (size_t)TOKENS * harness_vocab(s));
+        pictures_compare("tower", s->run.pictures.places[0].memory, kind->tower_rows,
+                         (size_t)rows_of() * WIDTH);
+        pictures_compare("logits", rows, kind->logits, (size_t)tokens_of() * harness_vocab(s));
         free(rows);
         stator_close(s);
     }
@@ -114,9 +161,9 @@ static void test_bits(void **state) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         stator *s = start(ways[i], 1);
         const stator_request q = request_of();
-        float *rows = harness_rows(s, &q, TOKENS);
+        float *rows = harness_rows(s, &q, tokens_of());
         if (first != NULL)
-            assert_memory_equal(first, rows, (size_t)TOKENS * harness_vocab(s) * sizeof *rows);
+            assert_memory_equal(first, rows, (size_t)tokens_of() * harness_vocab(s) * sizeof *rows);
         free(first);
         first = rows;
         stator_close(s);
@@ -181,17 +228,17 @@ static uint32_t answer_of(stator *s, uint32_t before, uint32_t behind, int32_t a
     }
 }
 
-/* A second turn finds the first one's tokens. The picture's are numbers 86 to 101: with windows the
- * checkpoint that would be taken after 96 tokens is taken before the picture, without them the rest of the
- * picture is computed. */
+/* A second turn finds the first one's tokens. The picture's are numbers 86 to 101 (gemma4: 85 to 99): with
+ * windows the checkpoint that would be taken after 96 tokens is taken before the picture, without them the
+ * rest of the picture is computed. */
 static void test_prefix(void **state) {
     (void)state;
     static const char *const roomy[] = {"memory.context=160", "memory.sequences=4", "server.checkpoints=8",
                                         NULL};
-    for (uint32_t windows = 0; windows < 2; windows++) {
+    for (uint32_t windows = kind->lead > 0 ? 0 : 1; windows < 2; windows++) { /* gemma4 has one always */
         struct gguf_writer w = gguf_writer_new();
         char path[GGUF_WRITER_PATH], vision[GGUF_WRITER_PATH + 32];
-        (void)pictures_model_gemma_text(&w, SEED, windows * WINDOW);
+        (void)kind->text(&w, SEED, windows * WINDOW);
         assert_true(gguf_writer_finish(&w));
         assert_non_null(gguf_writer_memory_path(&w, path));
         snprintf(vision, sizeof vision, "model.vision=%s", tower_paths[0]);
@@ -249,7 +296,7 @@ static void test_readers(void **state) {
     stator *s = start(tight, 0);
     const uint32_t vocab = harness_vocab(s);
     const stator_request q = request_of();
-    float *first = harness_rows(s, &q, TOKENS);
+    float *first = harness_rows(s, &q, tokens_of());
     uint64_t id[2];
     size_t rows[2] = {0};
     int done = 0;
@@ -263,12 +310,12 @@ static void test_readers(void **state) {
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
         for (int i = 0; i < 2 && have && ev.kind == STATOR_EVENT_LOGITS; i++)
             if (ev.request == id[i]) {
-                assert_true(rows[i] < TOKENS);
+                assert_true(rows[i] < tokens_of());
                 assert_memory_equal(ev.logits, first + rows[i]++ * vocab, vocab * sizeof *first);
             }
         done += have && ev.kind == STATOR_EVENT_DONE;
     }
-    assert_true(rows[0] == TOKENS && rows[1] == TOKENS);
+    assert_true(rows[0] == tokens_of() && rows[1] == tokens_of());
     free(first);
     stator_close(s);
 }
@@ -293,19 +340,28 @@ static void refused(const char *model, const char *more, const char *what) {
 static void test_what_does_not_go_together(void **state) {
     (void)state;
     char path[GGUF_WRITER_PATH];
-    refused(text_path, "memory.batch=15", "memory.batch is 15, but the 16 tokens of a picture");
+    char batch[32], what[160];
+    snprintf(batch, sizeof batch, "memory.batch=%u", rows_of() - 1);
+    snprintf(what, sizeof what, "memory.batch is %u, but the %u tokens of a picture", rows_of() - 1,
+             rows_of());
+    refused(text_path, batch, what);
     struct gguf_writer w = gguf_writer_new();
-    (void)pictures_model_gemma_text(&w, SEED, 10);
+    (void)kind->text(&w, SEED, 10);
     assert_true(gguf_writer_finish(&w));
     assert_non_null(gguf_writer_memory_path(&w, path));
-    refused(path, NULL, "a picture has 17 tokens, which is more than the window of the text model (10)");
+    snprintf(what, sizeof what,
+             "a picture has up to %u tokens, which is more than the window of the text model (10)",
+             rows_of() + kind->lead);
+    refused(path, NULL, what);
     gguf_writer_free(&w);
     w = gguf_writer_new();
     (void)pictures_model_text(&w);
     assert_true(gguf_writer_finish(&w));
     assert_non_null(gguf_writer_memory_path(&w, path));
-    refused(path, NULL,
-            "the projector gemma3 needs a text model of the architecture gemma3, this one is llama");
+    snprintf(what, sizeof what,
+             "the projector %s needs a text model of the architecture %s, this one is llama", kind->projector,
+             kind->name);
+    refused(path, NULL, what);
     gguf_writer_free(&w);
 }
 
@@ -319,16 +375,21 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_readers),
         cmocka_unit_test(test_what_does_not_go_together),
     };
-    if (argc > 2) {
-        const struct tower_model_gemma m = pictures_model_gemma_tower(BLOCK_F32);
+    if (argc > 3) {
+        kind = &kinds[strcmp(argv[1], "gemma4") == 0];
         text = gguf_writer_new();
         towers[0] = gguf_writer_new();
-        pictures_model_gemma_text(&text, SEED, WINDOW);
-        tower_model_write_gemma(&towers[0], &m, SEED);
-        return gguf_writer_finish(&text) && gguf_writer_save(&text, argv[1]) &&
-                       gguf_writer_finish(&towers[0]) && gguf_writer_save(&towers[0], argv[2])
+        (void)kind->text(&text, SEED, WINDOW);
+        kind->tower(&towers[0], BLOCK_F32);
+        return gguf_writer_finish(&text) && gguf_writer_save(&text, argv[2]) &&
+                       gguf_writer_finish(&towers[0]) && gguf_writer_save(&towers[0], argv[3])
                    ? 0
                    : 1;
     }
-    return cmocka_run_group_tests(tests, make_files, drop_files);
+    int failed = 0;
+    for (kind = kinds; kind < kinds + sizeof kinds / sizeof kinds[0]; kind++) {
+        print_message("%s\n", kind->name);
+        failed += cmocka_run_group_tests(tests, make_files, drop_files);
+    }
+    return failed;
 }

@@ -106,6 +106,50 @@ static void test_pixtral(void **state) {
     }
 }
 
+static const struct tower_model_gemma4 gemma4 = {16, 6, 2, 2, 4, 2, 3, 21, 0, BLOCK_F16, true};
+
+static void test_gemma4(void **state) {
+    (void)state;
+    static const struct {
+        const char *drop, *what;
+    } rows[] = {
+        {"v.position_embd.weight", "no tensor 'v.position_embd.weight' (16 x positions x 2), which"},
+        {"v.blk.1.attn_k_norm.weight", "no tensor 'v.blk.1.attn_k_norm.weight' (8 x 1"},
+        {"v.blk.0.ffn_post_norm.weight", "no tensor 'v.blk.0.ffn_post_norm.weight' (16 x 1"},
+        {"mm.input_projection.weight", "no tensor 'mm.input_projection.weight' (16 x 4"},
+        {"v.std_bias", "there is only one of the tensors 'v.std_bias' and 'v.std_scale', which go together"}};
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct gguf_writer w = gguf_writer_new();
+        struct tower_model_gemma4 m = gemma4;
+        stator_error e;
+        m.scaled = scaled;
+        tower_model_write_gemma4(&w, &m, 1);
+        const uint64_t tensors = w.n_tensors;
+        if (read_tower(&w, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        assert_true(tower.projector == TOWER_GEMMA4 && tower.tensors == tensors && tower.positions == 21);
+        assert_true((tower.global[TOWER_SCALE].weight != NULL) == (scaled == 1));
+        assert_true(tower.max_pixels == 280 * 36);
+        assert_true(tower.position_matrix.ne[0] == 16 && tower.position_matrix.ne[1] == 42);
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        stator_error e;
+        w.drop[0] = rows[i].drop;
+        tower_model_write_gemma4(&w, &gemma4, 1);
+        assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+        if (strstr(e.text, rows[i].what) == NULL)
+            fail_msg("expected \"%s\" in: %s", rows[i].what, e.text);
+    }
+    struct gguf_writer w = gguf_writer_new();
+    struct tower_model_gemma4 m = gemma4;
+    stator_error e;
+    m.positions = 2;
+    tower_model_write_gemma4(&w, &m, 1);
+    assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "tensor 'v.position_embd.weight' has 2 positions a side, expected 3 to"));
+}
+
 static struct tower_model_qwen windowed(void) {
     return (struct tower_model_qwen){.width = 8,
                                      .ff = 6,
@@ -226,9 +270,8 @@ static void test_others_are_refused_by_name(void **state) {
     stator_error e;
     tower_model_keys(&w, "internvl");
     assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
-    assert_non_null(strstr(
-        e.text,
-        "is \"internvl\"; the projectors qwen3vl_merger, qwen2.5vl_merger, gemma3 and pixtral are known"));
+    assert_non_null(strstr(e.text, "is \"internvl\"; the projectors qwen3vl_merger, qwen2.5vl_merger, "
+                                   "gemma3, gemma4v and pixtral are known"));
     w = gguf_writer_new();
     tower_model_write(&w, "gemma3", false);
     gguf_writer_tensor(&w, "v.blk.0.ls1.weight", BLOCK_F32, 1, (uint64_t[]){8}, NULL);
@@ -292,6 +335,30 @@ static void test_pixtral_sizes(void **state) {
     assert_int_equal(tower_most_patches(&t, 1 << 24), 110 * 110);
 }
 
+/* Likewise of gemma 4's (280 tokens of 48 pixels a side at most, sides rounded downwards); the last row is
+ * bounded by the positions. */
+static void test_gemma4_sizes(void **state) {
+    (void)state;
+    static const uint32_t rows[][4] = {
+        {1024, 1024, 768, 768}, {1, 1, 768, 768},       {640, 480, 912, 672},  {1920, 1080, 1056, 576},
+        {480, 640, 672, 912},   {4000, 3000, 912, 672}, {100, 5000, 96, 5664}, {799, 801, 768, 768},
+        {333, 777, 480, 1200},  {65535, 400, 9600, 48},
+    };
+    const struct tower t = {
+        .projector = TOWER_GEMMA4, .patch = 16, .merge = 3, .positions = 600, .max_pixels = 645120};
+    struct tower_size size;
+    stator_error e = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(tower_size_of(&t, rows[i][0], rows[i][1], TOWER_PIXELS, &size, &e), STATOR_OK);
+        if (size.width != rows[i][2] || size.height != rows[i][3])
+            fail_msg("%ux%u becomes %ux%u, expected %ux%u", rows[i][0], rows[i][1], size.width, size.height,
+                     rows[i][2], rows[i][3]);
+        assert_int_equal(size.tokens, size.across * size.down);
+    }
+    assert_int_equal(tower_most_patches(&t, TOWER_PIXELS), 280 * 9);
+    assert_int_equal(tower_most_patches(&t, 100000), 43 * 9);
+}
+
 /* Whatever the picture, the bound holds. */
 static void stay_below(const struct tower *of, const char *name) {
     uint64_t random = testing_seed(name);
@@ -323,21 +390,20 @@ static void test_sizes_stay_below_the_bound(void **state) {
     static const struct tower mistral = {
         .projector = TOWER_PIXTRAL, .patch = 14, .merge = 2, .image_size = 1540};
     stay_below(&qwen, "sizes");
+    static const struct tower gemma = {
+        .projector = TOWER_GEMMA4, .patch = 16, .merge = 3, .positions = 10240, .max_pixels = 645120};
     stay_below(&mistral, "pixtral sizes");
+    stay_below(&gemma, "gemma4 sizes");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qwen3vl),
-        cmocka_unit_test(test_qwen25vl),
-        cmocka_unit_test(test_gemma3),
-        cmocka_unit_test(test_pixtral),
-        cmocka_unit_test(test_what_is_missing),
-        cmocka_unit_test(test_wrong_numbers),
-        cmocka_unit_test(test_others_are_refused_by_name),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_pixtral_sizes),
-        cmocka_unit_test(test_sizes_stay_below_the_bound),
+        cmocka_unit_test(test_qwen3vl),       cmocka_unit_test(test_qwen25vl),
+        cmocka_unit_test(test_gemma3),        cmocka_unit_test(test_pixtral),
+        cmocka_unit_test(test_gemma4),        cmocka_unit_test(test_what_is_missing),
+        cmocka_unit_test(test_wrong_numbers), cmocka_unit_test(test_others_are_refused_by_name),
+        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_pixtral_sizes),
+        cmocka_unit_test(test_gemma4_sizes),  cmocka_unit_test(test_sizes_stay_below_the_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,12 +148,18 @@ static void gemma3(void **state) {
     play_family(2, "devices.use=cpu:0, cpu:1");
 }
 
+static void gemma4(void **state) {
+    (void)state;
+    play_family(5, "devices.use=cpu:0, cpu:1");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pixtral, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(qwen3vl, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(qwen2vl, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(gemma3, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(gemma4, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
