@@ -96,12 +96,13 @@ stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e) 
 
 void arch_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts) {
     CHECK(s->arch != NULL);
-    graph_layout(g, c, s, &s->arch->layer, parts, false);
+    graph_layout(g, c, s, &s->arch->layer, parts, 0);
 }
 
-void arch_layout_shares(struct graph *g, struct carve *c, const struct shape *s, uint32_t shares) {
+void arch_layout_shares(struct graph *g, struct carve *c, const struct shape *s, uint32_t stages,
+                        uint32_t shares) {
     CHECK(s->arch != NULL);
-    graph_layout(g, c, s, &s->arch->layer, shares, true);
+    graph_layout(g, c, s, &s->arch->layer, stages, shares);
 }
 
 stator_status arch_build(struct graph *g, const struct shape *s, const struct graph_want *want,

@@ -43,8 +43,9 @@ stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e);
 
 /* graph_layout and graph_build with what the architecture says. */
 void arch_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts);
-/* The same for the devices of a tensor split. */
-void arch_layout_shares(struct graph *g, struct carve *c, const struct shape *s, uint32_t shares);
+/* The same for a tensor split: in each of `stages` ranges of layers `shares` devices divide a layer. */
+void arch_layout_shares(struct graph *g, struct carve *c, const struct shape *s, uint32_t stages,
+                        uint32_t shares);
 stator_status arch_build(struct graph *g, const struct shape *s, const struct graph_want *want,
                          stator_error *e);
 

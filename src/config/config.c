@@ -319,7 +319,7 @@ static bool type_fits(const struct config_row *row, const config_setting_t *s) {
     case CONFIG_KIND_BOOL:
         return type == CONFIG_TYPE_BOOL;
     case CONFIG_KIND_LIST:
-        return text || type == CONFIG_TYPE_LIST;
+        return text || type == CONFIG_TYPE_LIST || (whole && row->default_text[0] == '1');
     case CONFIG_KIND_ENUM:
     case CONFIG_KIND_TEXT:
     case CONFIG_KIND_PATH:

@@ -43,6 +43,7 @@ enum config_key {
     CONFIG_VISION_DEVICE,
     CONFIG_DEVICES_USE,
     CONFIG_DEVICES_SPLIT,
+    CONFIG_DEVICES_GROUPS,
     CONFIG_DEVICES_FACTS,
     CONFIG_DEVICES_DEADLINE,
     CONFIG_CLUSTER_STAGES,
@@ -186,8 +187,12 @@ struct config {
                                                proportions */
         uint32_t n_shares;                  /* 0: auto, or equal shares; else == n */
         bool tensor;                        /* split is "tensor": every device has a share of each layer */
-        char facts[CONFIG_FACTS];           /* as text (plan/parts/device_spec.h); empty: none */
-        double deadline;                    /* seconds */
+        char groups[CONFIG_LIST];           /* as text: numbers separated by "," */
+        uint32_t n_groups; /* groups, taken apart: of a tensor split; 1 otherwise, and there */
+        uint32_t group_layers[CONFIG_MAX_DEVICES]; /* the layers go to the groups in these proportions, */
+        uint32_t n_group_layers;                   /* 0: by memory and bandwidth; else == n_groups */
+        char facts[CONFIG_FACTS];                  /* as text (plan/parts/device_spec.h); empty: none */
+        double deadline;                           /* seconds */
     } devices;
     struct {
         char stages[CONFIG_LIST]; /* as text: "HOST = DEVICE, ..; HOST = ..", or "none" */

@@ -165,11 +165,21 @@ static stator_status check_tensor(struct check *p) {
     return STATOR_OK;
 }
 
+/* The next whole number of a list; 0: it is none. *more: there was an item. */
+static uint32_t next_number(const char **at, bool *more) {
+    char item[CONFIG_NAME] = "";
+    bool too_long = false;
+    *more = next_item(at, item, sizeof item, &too_long);
+    const size_t digits = strspn(item, "0123456789");
+    return *more && !too_long && digits > 0 && digits <= 6 && item[digits] == '\0'
+               ? (uint32_t)strtoul(item, NULL, 10)
+               : 0;
+}
+
 static stator_status check_split(struct check *p) {
     struct config *c = p->c;
     const char *at = c->devices.split;
-    char item[CONFIG_NAME];
-    bool too_long = false;
+    bool more = true;
     c->devices.n_shares = 0;
     static const char tensor[] = "tensor";
     const size_t n = sizeof tensor - 1;
@@ -178,15 +188,12 @@ static stator_status check_split(struct check *p) {
     if (st != STATOR_OK || strcmp(at, "auto") == 0 || strcmp(at, tensor) == 0)
         return st;
     at += c->devices.tensor ? n + 1 : 0;
-    while (next_item(&at, item, sizeof item, &too_long)) {
-        size_t digits = strspn(item, "0123456789");
-        unsigned long share =
-            !too_long && digits > 0 && digits <= 6 && item[digits] == '\0' ? strtoul(item, NULL, 10) : 0;
+    for (uint32_t share = next_number(&at, &more); more; share = next_number(&at, &more)) {
         if (share == 0 || c->devices.n_shares == CONFIG_MAX_DEVICES)
             return problem(p, CONFIG_DEVICES_SPLIT,
                            "is not \"auto\", \"tensor\" or one whole number from 1 to 999999 per device, "
                            "such as \"3,1\" or \"tensor:3,1\"");
-        c->devices.share[c->devices.n_shares++] = (uint32_t)share;
+        c->devices.share[c->devices.n_shares++] = share;
     }
     if (c->devices.n == 0)
         return problem(p, CONFIG_DEVICES_SPLIT,
@@ -194,6 +201,35 @@ static stator_status check_split(struct check *p) {
     if (c->devices.n != c->devices.n_shares)
         return problem(p, CONFIG_DEVICES_SPLIT,
                        "and devices.use differ in length: give one number per device");
+    return STATOR_OK;
+}
+
+static stator_status check_groups(struct check *p) {
+    struct config *c = p->c;
+    const char *at = c->devices.groups;
+    bool more = true;
+    c->devices.n_groups = c->devices.n_group_layers = 0;
+    for (uint32_t n = next_number(&at, &more); more; n = next_number(&at, &more)) {
+        if (n == 0 || c->devices.n_group_layers == CONFIG_MAX_DEVICES)
+            return problem(p, CONFIG_DEVICES_GROUPS,
+                           "is not a number of groups, such as \"2\", or one whole number from 1 to 999999 "
+                           "per group, such as \"20,12\"");
+        c->devices.group_layers[c->devices.n_group_layers++] = n;
+    }
+    c->devices.n_groups = c->devices.n_group_layers;
+    if (c->devices.n_groups <= 1) { /* a number of groups */
+        c->devices.n_groups = c->devices.n_groups == 1 ? c->devices.group_layers[0] : 1;
+        c->devices.n_group_layers = 0;
+    }
+    if (c->devices.n_groups == 1)
+        return STATOR_OK;
+    if (!c->devices.tensor)
+        return problem(p, CONFIG_DEVICES_GROUPS,
+                       "is for devices that divide each layer: set devices.split = \"tensor\" too");
+    if (c->devices.n % c->devices.n_groups != 0 || c->devices.n / c->devices.n_groups < 2)
+        return problem(p, CONFIG_DEVICES_GROUPS,
+                       "does not part the devices of devices.use into groups of one size, of two devices or "
+                       "more each (one device each: leave it out and set devices.split = \"auto\")");
     return STATOR_OK;
 }
 
@@ -267,6 +303,8 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
         st = check_stages(p);
     if (st == STATOR_OK)
         st = check_split(p);
+    if (st == STATOR_OK)
+        st = check_groups(p);
     if (st == STATOR_OK)
         st = check_kv(p);
     if (st == STATOR_OK)

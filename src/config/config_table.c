@@ -78,6 +78,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "that add up to the number of layers are counts. \"auto\" assumes that a CPU of this "
              "machine has an eighth of the speed of the slowest GPU. \"tensor\" gives every device an "
              "equal share of each layer instead, and \"tensor:3,1\" shares in these proportions."},
+    [CONFIG_DEVICES_GROUPS] =
+        {TEXT(devices, groups), .kind = CONFIG_KIND_LIST, .default_text = "1", .unit = "",
+         .help =
+             "With split = \"tensor\": how many groups the devices of devices.use form, in their order. "
+             "Each group has a range of the layers, by memory and bandwidth, and its devices divide each of "
+             "them. With four devices and \"2\" the first two are a group, and the last two. Several "
+             "numbers are one per group, the proportions of the layers: \"20,12\"."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help = "The devices of a machine as `stator devices --save` writes them: "

@@ -1,8 +1,8 @@
 /* The contract of a device: where arenas lie and steps run. Only device_list.c names the back ends.
  *
- * The engine opens n devices in the order of the layers. Each device runs its layers, or its share of all
- * layers (tensor split). The first one also runs the embedding, and the last one the tail (logits and their
- * argmax). All devices have the same layout of the step descriptor.
+ * The engine opens n devices in the order of the layers. Each device runs its layers, or its share of the
+ * layers of its group (tensor split). The first one also runs the embedding, and the last one the tail
+ * (logits and their argmax). All devices have the same layout of the step descriptor.
  *
  * Life: open -> slices created -> weights written (map or upload, upload_wait) -> peer_probe -> prepare ->
  * steps -> close. prepare validates everything, records command lists and may fail. submit only checks
@@ -24,8 +24,9 @@
  * This costs one host round trip per boundary and step (on Intel GPUs: not measured), and needs no events
  * across devices.
  *
- * Tensor split. The devices of a group have shares of all layers. The engine writes the same descriptor for
- * each device and submits a step to all devices, in the order of their shares. The step begins
+ * Tensor split. The devices of a group have shares of its layers. Groups stand behind each other as devices
+ * do, with a boundary from the last device of one to the first of the next. The engine writes the same
+ * descriptor for each device and submits a step to all devices, in the order of their shares. The step begins
  * when the last device has it, and has ended when it has ended on every device. So it is with a step without
  * a body, which may have nothing to do on the devices but the last. GPUs wait for each other by events in
  * their recorded lists, and the next step may be in their queues meanwhile.

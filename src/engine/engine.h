@@ -202,7 +202,7 @@ struct engine_cache {
 /* A step in flight (pipeline.c). */
 struct engine_step {
     uint64_t number;
-    uint32_t at;  /* the device that has it */
+    uint32_t at;  /* the device that has it; of a group the last one */
     bool running; /* there: submitted, and not seen to have ended */
     uint64_t began_ns;
     uint64_t ended_ns;                /* its results were there; 0: not yet */
@@ -394,8 +394,8 @@ struct stator {
     struct engine_report report;
     struct engine_device devices[PLANNING_PARTS]; /* with those of second models; on a stage above 0 those of
                                                      other hosts have no device */
-    struct device_group group;                    /* of a tensor split; else empty */
-    struct device_route pairs[DEVICE_MAX][DEVICE_MAX]; /* of a tensor split: from each device to each other */
+    struct device_group groups[DEVICE_MAX];       /* tensor split: those of its stages; else empty */
+    struct device_route pairs[DEVICE_MAX][DEVICE_MAX]; /* from each device to each other of its group */
     void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
     uint64_t serve_bytes;
     const char *root; /* "": where /sys and /proc are; a test's folder */

@@ -32,11 +32,12 @@ static uint32_t bound(uint32_t wanted, uint32_t dense) {
 }
 
 void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
-                  uint32_t parts, bool shared) {
-    CHECK(parts > 0);
+                  uint32_t stages, uint32_t shares) {
+    CHECK(stages > 0);
     memset(g, 0, sizeof *g);
-    const uint32_t experts = s->experts.count > 0;
-    const uint32_t copies = shared ? parts : 1, nextn = s->n_nextn > 0 ? copies : 0;
+    const uint32_t experts = s->experts.count > 0, shared = shares > 0;
+    const uint32_t copies = ARITH_MAX(shares, 1u), parts = stages * copies,
+                   nextn = s->n_nextn > 0 ? copies : 0;
     const uint32_t layers = (s->n_layers + (s->n_nextn > 0)) * copies;
     g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS + shared * SHARE_OPS) * layers +
                  (OPS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_OPS;
@@ -377,7 +378,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     g->nextn = g->nextn_end = g->guess = 0;
     build(g, s);
     if (g->want.share.count > 0) {
-        stator_status st = share_divide(g, s->arch_name, e);
+        stator_status st = share_divide(g, s, e);
         if (st != STATOR_OK)
             return st;
     }

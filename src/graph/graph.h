@@ -407,8 +407,8 @@ struct graph_want {
      * embeds, and the device of the last layer has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
-    /* A device of a tensor split has a share of every layer and of the ends of the model. The last one has
-     * the logits. */
+    /* A device of a tensor split has a share of each of these layers, and of the ends of the model. The last
+     * one has the logits. */
     struct graph_share share;
     uint32_t kv_type_k, kv_type_v; /* KV_LAYOUT_F32 .. */
     /* Copies of the logits and of their argmax: 2 where the host reads a step's results in place while the
@@ -514,10 +514,10 @@ struct graph_bounds {
     uint32_t ops, values, weights;
 };
 
-/* Lays out in c the tables for the graphs of this shape on up to `parts` devices (carve_count() measures).
- * shared: each device has a share of all layers. Otherwise each device has a range of layers. */
+/* Lays out in c the tables for the graphs of this shape (carve_count() measures): of up to `stages` ranges of
+ * layers, each on one device (shares 0) or divided among `shares`. */
 void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
-                  uint32_t parts, bool shared);
+                  uint32_t stages, uint32_t shares);
 /* Gives g the unused rest of the tables of the built graph `before`, for the next device. */
 void graph_layout_rest(struct graph *g, const struct graph *before);
 /* Adds the layers of g->want to an empty graph. */

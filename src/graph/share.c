@@ -362,6 +362,8 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_GATE:
     case GRAPH_KEEP:
     case GRAPH_FEATURES:
+    case GRAPH_LAND:
+    case GRAPH_SEND:
         break;
     case GRAPH_EXPERTS:
         divide_experts(s, op);
@@ -478,11 +480,12 @@ static void divide_head(struct sharing *s, struct graph_op *op) {
     add_exchange(s, op->layer, op->out, logits, GRAPH_STORE, &r.x);
 }
 
-stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
+stator_status share_divide(struct graph *g, const struct shape *shape, stator_error *e) {
+    const char *arch = shape->arch_name;
     CHECK(g->want.share.count > 1 && g->want.share.count <= GRAPH_MAX_SHARES);
     const struct marks { uint32_t nextn, nextn_end, guess; } whole_marks = {g->nextn, g->nextn_end, g->guess};
     const uint32_t n = g->n_ops, tail = g->tail;
-    if (g->want.guess_rows > 0 && !g->shared_head)
+    if (g->want.guess_rows > 0 && g->want.end_layer == shape->n_layers && !g->shared_head)
         return error_set(e, STATOR_USAGE,
                          "speculation.mode is \"mtp\": the vocabulary of this model (%s) is too small to be "
                          "divided among %u devices (devices.split = \"tensor\"), which the MTP head needs",

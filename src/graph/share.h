@@ -1,13 +1,13 @@
-/* A tensor split: every device has a share of each layer. Of a matrix it has some rows (outputs) with all of
- * their columns, so no sum over k is cut and no bit depends on the split. Of attention it has some heads,
- * with the caches of their KV heads. What the next op needs as a whole, the devices exchange
- * (GRAPH_EXCHANGED).
+/* A tensor split: every device of a group has a share of each of the group's layers. Of a matrix it has some
+ * rows (outputs) with all of their columns, so no sum over k is cut and no bit depends on the split. Of
+ * attention it has some heads, with the caches of their KV heads. What the next op needs as a whole, the
+ * devices exchange (GRAPH_EXCHANGED).
  *
- * Every device keeps the whole residual stream and computes the norms itself. Every
- * device has rows of the embedding and of the output matrix, and the last one gets the logits of all
- * (graph.shared_head). Every device computes what is not divided: norms, routes, delta-net layers
- * behind their products, and heads that are normed together, have gates beside them, or are fewer than
- * devices. */
+ * Every device keeps the whole residual stream and computes the norms itself. Every device of the first group
+ * has rows of the embedding, every one of the last group rows of the output matrix, and the last one gets the
+ * logits of all (graph.shared_head). The first device of another group gets the residual stream and gives it
+ * to the others. Every device computes what is not divided: norms, routes, delta-net layers behind their
+ * products, and heads that are normed together, have gates beside them, or are fewer than devices. */
 #ifndef STATOR_GRAPH_SHARE_H
 #define STATOR_GRAPH_SHARE_H
 
@@ -19,9 +19,9 @@
 /* And what the ends of the model need: ops, values and weights of each kind. */
 #define SHARE_OUTSIDE 4
 
-/* Turns the whole graph that a builder has just made into the share g->want.share of it. STATOR_USAGE: the
- * model has an op that cannot be divided yet. arch: for the message. */
-stator_status share_divide(struct graph *g, const char *arch, stator_error *e);
+/* Turns the whole graph that a builder has just made of the shape into the share g->want.share of it.
+ * STATOR_USAGE: the model has an op that cannot be divided yet. */
+stator_status share_divide(struct graph *g, const struct shape *shape, stator_error *e);
 
 /* Columns [*first, *end) of an exchanged row are those of device `index`. */
 void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *first, uint32_t *end);

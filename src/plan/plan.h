@@ -23,8 +23,9 @@
  *                         given_bytes_per_token: to each of them, received_bytes_per_row and
  *                         given_bytes_per_row: of logits, exchanges_per_token, route: "direct",
  *                         "staged" or "by probe", why}, with a tensor split: the device has a share of each
- *                         of those layers
- *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
+ *                         of those layers, as the others of its group do
+ *     to_next             {route: "direct", "staged" or "by probe", why}: to the next device, where that has
+ *                         other layers
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
  *                         zero rows in it
  *     kv_bytes_per_token  of one token of one sequence, in this place
@@ -48,8 +49,8 @@
  *   spill_slowdown  struct plan's slowdown, where it is known
  *   estimate  struct plan_rates, where it is known: {link_bytes_per_second, link_assumed, hop_ns,
  * hop_assumed, layers_tokens_per_second, tensor_tokens_per_second (or no_tensor, why),
- *             groups_tokens_per_second (four devices or more, and an even number), choice (with
- *             devices.split = "auto")}
+ *             groups_tokens_per_second and groups, the best number of groups (four devices or more, and an
+ *             even number), choice (with devices.split = "auto")}
  *   hosted    struct plan_hosted, where it is known: {ram_bytes_per_second, ram_assumed, estimates: [{hits,
  *             tokens_per_second}]}
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
@@ -69,7 +70,7 @@
 #define PLAN_MAX_SLICES 64
 #define PLAN_MAX_ARENAS 16
 #define PLAN_MAX_PLACES 11
-#define PLAN_MAX_INPUTS 72
+#define PLAN_MAX_INPUTS 80
 
 struct plan_arena {
     char name[32];
@@ -113,6 +114,11 @@ struct plan_spill {
     uint64_t near;
 };
 
+struct plan_route {
+    char route[16]; /* "direct", "staged", "by probe" (decided at the start); "": there are no copies */
+    char why[96];
+};
+
 struct plan_place {
     char name[32]; /* "cpu:0", "host" */
     bool is_host;
@@ -140,10 +146,8 @@ struct plan_place {
     uint64_t kv_per_sequence; /* windows and states; of a draft also its copies of states */
     uint64_t kv_per_checkpoint;
     struct plan_spill spill;
-    /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. With a
-     * tensor split: to every other device. */
-    char route[16];
-    char route_why[96];
+    struct plan_route to_next;  /* of its copies to the next device, across a boundary of layers */
+    struct plan_route to_group; /* tensor split: to every other device of its group */
 };
 
 struct plan_block {
@@ -187,10 +191,11 @@ struct plan_rates {
     double layers;       /* divided by layers, in the proportions of the bandwidths */
     double tensor;       /* 0: not possible, */
     char no_tensor[256]; /* and why */
-    double groups;       /* two groups of devices, tensor in each, layers between them; 0: not possible */
-    char choice[200];    /* devices.split = "auto": what it takes and why; "": there is no choice */
-    uint64_t link;       /* bytes per second from device to device, the slowest */
-    uint64_t hop_ns;     /* the longest */
+    double groups;     /* n_groups groups of devices, tensor in each, layers between them; 0: not possible */
+    uint32_t n_groups; /* those of the config, or the fastest number */
+    char choice[200];  /* devices.split = "auto": what it takes and why; "": there is no choice */
+    uint64_t link;     /* bytes per second from device to device, the slowest */
+    uint64_t hop_ns;   /* the longest */
     bool link_assumed, hop_assumed; /* no fact of a device says it */
 };
 

@@ -113,8 +113,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             json_put_u64(j, "received_bytes_per_row", place->received_per_row);
             json_put_u64(j, "given_bytes_per_row", place->given_per_row);
             json_put_u64(j, "exchanges_per_token", place->exchanges);
-            json_put_string(j, "route", place->route);
-            json_put_string(j, "why", place->route_why);
+            json_put_string(j, "route", place->to_group.route);
+            json_put_string(j, "why", place->to_group.why);
             json_close(j);
         }
         json_open_object(j, "weights");
@@ -131,10 +131,10 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             spill_to_json(&place->spill, j);
         if (place->spill.hosted > 0)
             hosted_to_json(&place->spill, j);
-        if (place->route[0] != '\0' && place->n_shares == 0) {
+        if (place->to_next.route[0] != '\0') {
             json_open_object(j, "to_next");
-            json_put_string(j, "route", place->route);
-            json_put_string(j, "why", place->route_why);
+            json_put_string(j, "route", place->to_next.route);
+            json_put_string(j, "why", place->to_next.why);
             json_close(j);
         }
     }
@@ -158,8 +158,10 @@ static void rates_to_json(const struct plan_rates *r, struct json *j) {
         json_put_string(j, "no_tensor", r->no_tensor);
     if (r->choice[0] != '\0')
         json_put_string(j, "choice", r->choice);
-    if (r->groups > 0)
+    if (r->groups > 0) {
+        json_put_u64(j, "groups", r->n_groups);
         json_put_double(j, "groups_tokens_per_second", r->groups);
+    }
     json_close(j);
 }
 

@@ -127,16 +127,15 @@ static stator_status measure_second(struct planning *s, const struct planning_wa
     return STATOR_OK;
 }
 
-/* Adds the devices' places. Device i gets the layers from ends[i - 1] to ends[i] - 1. */
+/* Adds the devices' places. Those of stage k get the layers from ends[k - 1] to ends[k] - 1. */
 static stator_status add_devices(struct planning *s, const struct planning_want *want, const uint32_t *ends,
                                  struct plan *p, stator_error *e) {
     plan_init(p);
     if (p == &s->plan)
         plan_keep_blocks(p, s->plan_blocks, s->max_plan_blocks);
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        const bool shared = s->config.devices.tensor;
-        stator_status st = plan_device_add(s, want, i, i == 0 || shared ? 0 : ends[i - 1],
-                                           shared ? s->shape->n_layers : ends[i], p, e);
+        const uint32_t stage = planning_stage(s, i);
+        stator_status st = plan_device_add(s, want, i, stage == 0 ? 0 : ends[stage - 1], ends[stage], p, e);
         if (st != STATOR_OK)
             return st;
     }
@@ -212,15 +211,20 @@ static stator_status add_places(struct planning *s, const struct planning_want *
     return st;
 }
 
-/* To the next place; in a tensor split, whose devices are of one kind, to every other. */
+static void add_route(const struct planning *s, uint32_t from, struct plan_route *r) {
+    const char *why = "";
+    snprintf(r->route, sizeof r->route, "%s", planned_route(s, from, &why));
+    snprintf(r->why, sizeof r->why, "%s", why);
+}
+
+/* To the next stage; and in a group, whose devices are of one kind, to every other. */
 static void add_routes(const struct planning *s, struct plan *p) {
-    const uint32_t n = s->config.devices.tensor ? s->n_devices : s->n_devices - 1;
-    for (uint32_t i = 0; i < n; i++) {
-        const char *why = "";
-        struct plan_place *place = &p->places[i];
-        snprintf(place->route, sizeof place->route, "%s",
-                 planned_route(s, ARITH_MIN(i, s->n_devices - 2), &why));
-        snprintf(place->route_why, sizeof place->route_why, "%s", why);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const uint32_t last = planning_stage_last(s, i);
+        if (planning_group(s) > 1)
+            add_route(s, ARITH_MIN(i, last - 1), &p->places[i].to_group);
+        if (i == last && i + 1 < s->n_devices)
+            add_route(s, i, &p->places[i].to_next);
     }
 }
 
@@ -323,6 +327,15 @@ static void add_windows(const struct planning *s, struct plan *p) {
         plan_add_text(p, "expert_window", all);
 }
 
+/* "20,12"; "" of none. */
+static void put_numbers(char *out, size_t capacity, const uint32_t *numbers, uint32_t n) {
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < n; i++)
+        at += (size_t)snprintf(out + at, capacity - at, "%s%u", i > 0 ? "," : "", numbers[i]);
+    CHECK(at < capacity);
+}
+
 /* The inputs of the hash. Paths, thread counts, tiers and free memory are left out. So is the host's limit:
  * it decides whether a plan fits, not what the plan is. */
 void planner_inputs(const struct planning *s, const struct planning_want *want, struct plan *p) {
@@ -386,17 +399,20 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_number(p, "expert_slots", s->config.memory.expert_slots);
     add_windows(s, p);
     if (s->n_devices > 1) {
-        char split[64];
+        char text[64];
         const bool tensor = s->config.devices.tensor, shares = s->config.devices.n_shares > 0;
-        uint32_t n = (uint32_t)snprintf(split, sizeof split, "%s%s",
-                                        tensor   ? "tensor"
-                                        : shares ? ""
-                                                 : "auto",
-                                        tensor && shares ? ":" : "");
-        for (uint32_t i = 0; i < s->config.devices.n_shares; i++)
-            n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "",
-                                    s->config.devices.share[i]);
-        plan_add_text(p, "split", split);
+        const uint32_t n = (uint32_t)snprintf(text, sizeof text, "%s%s",
+                                              tensor   ? "tensor"
+                                              : shares ? ""
+                                                       : "auto",
+                                              tensor && shares ? ":" : "");
+        put_numbers(text + n, sizeof text - n, s->config.devices.share, s->config.devices.n_shares);
+        plan_add_text(p, "split", text);
+        snprintf(text, sizeof text, "%u", s->config.devices.n_groups);
+        if (s->config.devices.n_group_layers > 0)
+            put_numbers(text, sizeof text, s->config.devices.group_layers, s->config.devices.n_group_layers);
+        if (s->config.devices.n_groups > 1)
+            plan_add_text(p, "groups", text);
         plan_add_text(p, "transfer", config_enum_name(CONFIG_TRANSFER_MODE, (int)s->config.transfer.mode));
     }
     for (uint32_t i = 0; i < planning_parts(s); i++)

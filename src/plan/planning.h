@@ -40,6 +40,15 @@ struct planning_refusal {
     bool in_host;   /* it was to be host memory */
 };
 
+/* Windows for copies that go through the host: two of `bytes`, then one of head_bytes for rows of logits. All
+ * 0: there are none. */
+struct planning_windows {
+    uint64_t at, bytes, head_bytes;
+};
+static inline uint64_t planning_windows_bytes(const struct planning_windows *w) {
+    return 2 * w->bytes + w->head_bytes;
+}
+
 /* A device of the model, in the order of the layers. */
 struct planning_device {
     struct device_facts facts; /* of `choice`, or (imagined) as a person described them */
@@ -47,11 +56,9 @@ struct planning_device {
     struct graph graph;
     struct device_model model;
     struct device_pinned pinned;
-    uint64_t at_pinned;    /* in staging */
-    uint64_t at_window;    /* in staging: two windows to the next device */
-    uint64_t window_bytes; /* of one */
-    uint64_t head_bytes;   /* of a third behind them, for logits of a tensor split */
-    bool has_window;
+    uint64_t at_pinned;            /* in staging */
+    struct planning_windows next;  /* in staging: to the next device, across a boundary of layers */
+    struct planning_windows group; /* likewise to the devices of its group */
     uint64_t spilled_weights[GRAPH_MAX_SLICES]; /* bytes of the slices of weights in host memory (spill.c) */
     struct planning_refusal refused;
     uint32_t halved;  /* times that a refusal has halved its slices, */
@@ -173,9 +180,29 @@ static inline const struct planning_second *planning_second_of(const struct plan
                                                                 : &s->vision;
 }
 
-/* Devices that a step passes one after the other: those of a tensor split work on it together. */
+/* Stages: what a step passes one after the other. A stage is a device, or in a tensor split a group of
+ * devices, which work on the step together. */
 static inline uint32_t planning_stages(const struct planning *s) {
-    return s->config.devices.tensor ? 1 : s->n_devices;
+    return s->config.devices.tensor ? s->config.devices.n_groups : s->n_devices;
+}
+
+/* Devices of a stage. */
+static inline uint32_t planning_group(const struct planning *s) {
+    return s->n_devices / planning_stages(s);
+}
+
+/* The stage of device i. */
+static inline uint32_t planning_stage(const struct planning *s, uint32_t i) {
+    return i / planning_group(s);
+}
+
+/* The first and the last device of device i's stage. */
+static inline uint32_t planning_stage_first(const struct planning *s, uint32_t i) {
+    return planning_stage(s, i) * planning_group(s);
+}
+
+static inline uint32_t planning_stage_last(const struct planning *s, uint32_t i) {
+    return planning_stage_first(s, i) + planning_group(s) - 1;
 }
 
 /* Whose layers device i has. */

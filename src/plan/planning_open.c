@@ -25,7 +25,7 @@
 static void lay_out_graph(struct planning *s, struct carve *c, const struct shape *shape) {
     struct graph *g = &s->devices[0].graph;
     if (s->config.devices.tensor)
-        arch_layout_shares(g, c, shape, s->n_devices);
+        arch_layout_shares(g, c, shape, planning_stages(s), planning_group(s));
     else
         arch_layout(g, c, shape, s->n_devices);
 }
@@ -367,8 +367,8 @@ static struct device_options options_of(const struct config *c, uint32_t stage) 
     uint32_t end = c->cluster.n > 0 ? first + c->cluster.stage[stage].n : c->devices.n;
     for (uint32_t i = first; i < end; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
-    if (c->devices.tensor) /* they have one team */
-        o.cpu_devices = ARITH_MIN(o.cpu_devices, 1u);
+    if (c->devices.tensor) /* a group has one team */
+        o.cpu_devices = ARITH_MIN(o.cpu_devices, c->devices.n_groups);
     o.cpu_devices +=
         device_cluster().crowded; /* another rank's: two on one processor must not be pinned there */
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
@@ -482,23 +482,25 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
     return resolve_host_limit(s, e);
 }
 
-/* Devices of a tensor split. On a CPU all of them use the threads of the first one, so none of them waits. */
+/* Devices of a tensor split. On a CPU those of a group use the threads of its first one, so none waits. */
 static stator_status join_devices(struct planning *s, stator_error *e) {
     if (!s->config.devices.tensor)
         return STATOR_OK;
-    const bool host = s->devices[0].facts.host_memory;
     for (uint32_t i = 0; i < s->n_devices; i++) {
+        const uint32_t first = planning_stage_first(s, i);
+        const bool host = s->devices[first].facts.host_memory;
         if (s->devices[i].facts.host_memory != host)
             return error_set(e, STATOR_USAGE,
-                             "devices.split = \"tensor\": %s and %s are of two kinds, and layers are divided "
-                             "among GPUs or among CPU devices: take \"auto\"",
-                             s->devices[0].facts.name, s->devices[i].facts.name);
-        s->devices[i].choice.joins = host && i > 0;
+                             "devices.split = \"tensor\": %s and %s are of two kinds, and a layer is divided "
+                             "among GPUs or among CPU devices: take \"auto\", or set devices.groups so that "
+                             "they are in different groups",
+                             s->devices[first].facts.name, s->devices[i].facts.name);
+        if (host && s->config.transfer.mode == CONFIG_TRANSFER_STAGED)
+            return error_set(e, STATOR_USAGE,
+                             "transfer.mode is \"staged\", but the CPU devices of devices.split = \"tensor\" "
+                             "exchange values directly only; take \"auto\"");
+        s->devices[i].choice.joins = host && i > first;
     }
-    if (host && s->config.transfer.mode == CONFIG_TRANSFER_STAGED)
-        return error_set(e, STATOR_USAGE,
-                         "transfer.mode is \"staged\", but the CPU devices of devices.split = \"tensor\" "
-                         "exchange values directly only; take \"auto\"");
     return STATOR_OK;
 }
 

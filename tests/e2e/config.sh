@@ -86,7 +86,7 @@ test_help_config() {
     local key sampling n=0
     sampling=$(sed -n 's/^SAMPLING_[A-Z]*(\([a-z_]*\), [A-Z].*/sampling.\1/p' src/config/sampling.def | grep -v '\.name$')
     [ "$(echo "$sampling" | wc -l)" -ge 8 ] || fail "sampling.def has the rows: $sampling"
-    for key in model.path model.pooling model.vision model.name vision.max_pixels vision.pictures vision.decode vision.device devices.use devices.split devices.facts devices.deadline cluster.stages memory.context memory.sequences memory.batch memory.kv_type \
+    for key in model.path model.pooling model.vision model.name vision.max_pixels vision.pictures vision.decode vision.device devices.use devices.split devices.groups devices.facts devices.deadline cluster.stages memory.context memory.sequences memory.batch memory.kv_type \
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.device_limit memory.driver_reserve \
         memory.on_oom memory.experts memory.expert_slots memory.expert_window memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa $sampling \
         speculation.mode speculation.tokens speculation.model speculation.device cache.dir cache.kv_dir cache.kv_bytes chat.template \

@@ -123,7 +123,7 @@ test_speed() {
     near "$(rate tensor_tokens_per_second)" "$(awk "BEGIN { print 1 / (2 * $bytes / 1048576 + 68 * 12e-6) }")"
     # Cards by name; what no fact says is marked.
     expect 0 "$stator" plan $cfg --device a=b60 --device b=b60 --device c=b60 --device d=b60
-    printed '^speed, estimated: layers [0-9.]+ tokens/s, tensor [0-9.]+, two groups by layers with tensor in each [0-9.]+ \(not built yet\)$'
+    printed '^speed, estimated: layers [0-9.]+ tokens/s, tensor [0-9.]+, tensor in 2 groups [0-9.]+$'
     printed 'with 31.5 GB/s from device to device and 12.0 us a hop \(assumed\)'
     printed '% of 24.00 GiB$'
     expect 0 "$stator" plan $cfg --device a=b70,hop=5us --device b=1GiB,bandwidth=1GB/s,hop=0.5ms

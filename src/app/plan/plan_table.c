@@ -173,18 +173,17 @@ static void print_routes(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
         char given[UNITS_TEXT], received[UNITS_TEXT];
-        if (place->route[0] == '\0')
+        if (place->to_next.route[0] != '\0')
+            fprintf(out, "copies from %s to %s: %s: %s\n", place->name, p->places[i + 1].name,
+                    place->to_next.route, place->to_next.why);
+        if (place->to_group.route[0] == '\0')
             continue;
-        if (place->n_shares == 0) {
-            fprintf(out, "copies from %s to %s: %s: %s\n", place->name, p->places[i + 1].name, place->route,
-                    place->route_why);
-            continue;
-        }
         fprintf(out,
                 "exchanges of %s: %u a token; it gives %s a token to each other device and gets %s in all; "
                 "%s: %s\n",
                 place->name, place->exchanges, units_format_size(place->given_per_token, given),
-                units_format_size(place->received_per_token, received), place->route, place->route_why);
+                units_format_size(place->received_per_token, received), place->to_group.route,
+                place->to_group.why);
         if (place->received_per_row > 0)
             fprintf(out, "logits: the other devices give %s of each row to %s\n",
                     units_format_size(place->received_per_row, received), place->name);
@@ -202,7 +201,7 @@ static void print_rates(const struct plan *p, FILE *out) {
     else
         fprintf(out, "tensor not possible");
     if (r->groups > 0)
-        fprintf(out, ", two groups by layers with tensor in each %.1f (not built yet)", r->groups);
+        fprintf(out, ", tensor in %u groups %.1f", r->n_groups, r->groups);
     fprintf(out,
             "\nspeed: that is what the bytes of a token at the full context take by stated bandwidths, with "
             "%.1f GB/s from device to device%s and %.1f us a hop%s; computing takes no time in it\n",

@@ -52,12 +52,12 @@ static stator_status build_graph(struct run *r, const struct device_facts *f, st
     b->shape.n_layers = 1;
     b->shape.n_embd = b->shape.n_ff = b->shape.vocab = 1u << 16; /* wider than any value */
     struct carve count = carve_count();
-    graph_layout(&b->graph, &count, &b->shape, &bounds, 1, false);
+    graph_layout(&b->graph, &count, &b->shape, &bounds, 1, 0);
     r->tables = take_memory(count.used);
     if (r->tables == NULL)
         return no_memory(e);
     struct carve c = carve_in(r->tables, count.used);
-    graph_layout(&b->graph, &c, &b->shape, &bounds, 1, false);
+    graph_layout(&b->graph, &c, &b->shape, &bounds, 1, 0);
     r->model.slots = f->host_memory ? 1 : 2;
     const struct graph_want want = {.batch = OP_CASES_BATCH,
                                     .logits_rows = OP_CASES_BATCH,

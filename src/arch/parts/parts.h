@@ -65,6 +65,8 @@ void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct g
 
 /* out = rows of t by token id, times scale. */
 void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint32_t out);
+/* out = the rows of the embedding as the residual stream has them, whole on every device of a group. */
+void parts_embeddings(struct parts *p, uint32_t out);
 /* What the residual stream's embedding is multiplied by. */
 float parts_embed_scale(const struct shape *s);
 /* Behind a layer: p->x += what a vision tower's deepstack gives to it, if it does. */

@@ -171,9 +171,9 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     op->work = p->g->pictures;
 }
 
-/* The first device of a tensor split has the whole residual stream for the others. */
-static struct graph_exchanged *exchange_stream(struct parts *p, uint32_t layer) {
-    struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, layer, p->x, p->x)->exchanged;
+/* The first device of a group has whole rows of a value as wide as the residual stream for the others. */
+static struct graph_exchanged *exchange_rows(struct parts *p, uint32_t layer, uint32_t value) {
+    struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, layer, value, value)->exchanged;
     x->count = p->g->want.share.count;
     for (uint32_t i = 0; i < x->count; i++)
         x->ends[i] = p->s->n_embd;
@@ -190,18 +190,24 @@ void parts_pictures(struct parts *p, uint32_t layer) {
         op->features = (layer + 1) * p->s->n_embd;
     }
     if (share->count > 0)
-        (void)exchange_stream(p, layer);
+        (void)exchange_rows(p, layer, p->x);
 }
 
-/* Whether the devices of a tensor split have a panel each of the matrix. */
+/* Whether the devices of a group have a panel each of the matrix. */
 static bool shares_rows(const struct graph_share *share, const struct gguf_tensor *t) {
     return share->count > 0 && arith_ceil_div(t->ne[1], PANEL_ROWS) >= share->count;
 }
 
-/* Every device of a tensor split has some rows of the embedding (owned), or the first one has all. It also
- * has those of pictures. */
-static void exchange_embeddings(struct parts *p, bool owned) {
-    struct graph_exchanged *x = exchange_stream(p, GRAPH_NONE);
+/* Every device of a group has some rows of the embedding (owned), or the first one has all. It also has those
+ * of pictures. */
+void parts_embeddings(struct parts *p, uint32_t out) {
+    const struct graph_share *share = &p->g->want.share;
+    const bool owned = shares_rows(share, p->s->token_embd);
+    if (share->index == 0 || owned)
+        parts_embed(p, p->s->token_embd, parts_embed_scale(p->s), out);
+    if (share->count == 0)
+        return;
+    struct graph_exchanged *x = exchange_rows(p, GRAPH_NONE, out);
     x->owned = owned;
     x->pictures = owned && p->g->want.pictures > 0;
 }
@@ -227,17 +233,16 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
         p->arrivals = graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch,
                                       counts_each(g->want.batch, s), GRAPH_F32);
     graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
-    const struct graph_share *share = &g->want.share;
     if (g->want.first_layer == 0) {
-        const bool owned = shares_rows(share, s->token_embd);
-        if (share->index == 0 || owned)
-            parts_embed(p, s->token_embd, parts_embed_scale(s), p->x);
-        if (share->count > 0)
-            exchange_embeddings(p, owned);
-    } else {
+        parts_embeddings(p, p->x);
+        return;
+    }
+    if (g->want.share.index == 0) {
         g->landing = boundary_value(g, "landing");
         graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, p->x);
     }
+    if (g->want.share.count > 0)
+        (void)exchange_rows(p, GRAPH_NONE, p->x);
 }
 
 static bool is_last_share(const struct graph_share *share) {
@@ -323,7 +328,7 @@ void parts_end(struct parts *p) {
     const bool all = g->want.end_layer == p->s->n_layers;
     g->shared_head = all && shares_head(p);
     const bool last = all && (is_last_share(&g->want.share) || g->shared_head);
-    if (!all) {
+    if (!all && is_last_share(&g->want.share)) {
         g->outgoing = boundary_value(g, "outgoing");
         graph_add_op(g, GRAPH_SEND, GRAPH_NONE, p->x, g->outgoing);
     }

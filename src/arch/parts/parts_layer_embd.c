@@ -55,7 +55,7 @@ void parts_layer_embd_begin(struct parts *p) {
     uint32_t embedding = p->x;
     if (g->want.first_layer > 0) {
         embedding = graph_add_value(g, "embedding", GRAPH_SCRATCH, batch, s->n_embd, GRAPH_F32);
-        parts_embed(p, s->token_embd, parts_embed_scale(s), embedding);
+        parts_embeddings(p, embedding);
     }
     if (form != GRAPH_F32) {
         const uint32_t forms = graph_add_value(g, "embedding_in", GRAPH_SCRATCH, batch, s->n_embd, form);

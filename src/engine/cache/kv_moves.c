@@ -39,33 +39,37 @@ static void copy_mapped(const struct stator *s, uint32_t device, const struct de
     }
 }
 
-/* Layers lie in the model's order, and in each the heads: devices have layers, or heads of every layer. */
+/* Bytes that device i has of a layer in the block. */
+static uint64_t layer_bytes(const struct stator *s, uint32_t cache, uint32_t i) {
+    const struct graph_cache *g = &s->planning.devices[i].graph.caches[cache];
+    return g->units * g->bytes;
+}
+
+/* Layers lie in the model's order, and in each the heads: a stage has layers, its devices heads of each. */
 void kv_moves_add(struct stator *s, uint32_t cache, uint32_t block, const struct kv_job *job, uint8_t **at,
                   bool out) {
     struct kv_moves *m = &s->run.kv_disk.moves;
-    const uint32_t n = s->planning.n_devices;
-    const bool heads = s->planning.config.devices.tensor;
-    uint64_t layer = 0, behind = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    uint64_t layer = 0, before = 0; /* bytes of a layer, and of those of the devices before */
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const struct graph_cache *g = &s->planning.devices[i].graph.caches[cache];
-        layer += g->units * g->bytes;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const struct graph_cache *g = &s->planning.devices[i].graph.caches[cache];
-        const uint64_t own = g->units * g->bytes;
-        const struct device_piece piece = {.cache = cache,
-                                           .block = block,
-                                           .at = (uint64_t)(*at - job->data) + behind,
-                                           .apart = heads ? layer : own};
+        const uint32_t last = planning_stage_last(&s->planning, i);
+        if (i == planning_stage_first(&s->planning, i)) {
+            layer = before = 0;
+            for (uint32_t k = i; k <= last; k++)
+                layer += layer_bytes(s, cache, k);
+        }
+        const struct device_piece piece = {
+            .cache = cache, .block = block, .at = (uint64_t)(*at - job->data) + before, .apart = layer};
         if (s->devices[i].device->vtable->move == NULL)
             copy_mapped(s, i, &piece, job->data, out);
         else if (g->n_layers > 0) {
             CHECK(m->n_pieces[i] < s->planning.devices[i].model.moves.pieces);
             m->pieces[i][m->n_pieces[i]++] = piece;
         }
-        behind += heads ? own : own * g->n_layers;
+        before += layer_bytes(s, cache, i);
+        if (i == last)
+            *at += layer * g->n_layers;
     }
-    *at += heads ? layer * s->planning.devices[0].graph.caches[cache].n_layers : behind;
 }
 
 void kv_moves_begin(struct stator *s, struct kv_job *job, bool out) {

@@ -11,7 +11,7 @@
 
 #define LOOK_NS 1000000 /* between looks at a device's deadline */
 
-/* A pass in flight: on the last device, or on all of a tensor split. */
+/* A pass in flight: on the last device, or on all of the last group. */
 struct pass {
     struct device *device; /* the last one, which has the results */
     uint32_t first, last;  /* devices */
@@ -107,7 +107,7 @@ static struct engine_sequence *guessing(const struct stator *s, const struct eng
 stator_status nextn_follow(struct stator *s, struct engine_step *step, stator_error *e) {
     const struct planning_device *last = &s->planning.devices[step->at];
     struct pass p = {.device = s->devices[step->at].device,
-                     .first = planning_stages(&s->planning) == 1 ? 0 : step->at,
+                     .first = planning_stage_first(&s->planning, step->at),
                      .last = step->at,
                      .slot = (uint32_t)(step->number % last->model.slots)};
     CHECK(step->at + 1 == s->planning.n_devices);

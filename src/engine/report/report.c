@@ -241,15 +241,15 @@ static void open_route(const struct stator *s, uint32_t from, uint32_t to, const
     json_put_u64(j, "latency_ns", r->latency_ns);
 }
 
-/* Every ordered pair of a tensor split. */
-static void pairs_to_json(const struct stator *s, struct json *j) {
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
-        for (uint32_t k = 0; k < s->planning.n_devices; k++) {
-            if (k == i)
-                continue;
-            open_route(s, i, k, &s->pairs[i][k], j);
-            json_close(j);
-        }
+/* From device i to the others of its group. */
+static void pairs_to_json(const struct stator *s, uint32_t i, struct json *j) {
+    const uint32_t last = planning_stage_last(&s->planning, i);
+    for (uint32_t k = planning_stage_first(&s->planning, i); k <= last; k++) {
+        if (k == i)
+            continue;
+        open_route(s, i, k, &s->pairs[i][k], j);
+        json_close(j);
+    }
 }
 
 static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
@@ -289,9 +289,10 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */
     json_put_u64(j, "host_bytes",
-                 p->facts.host_memory ? place->total
-                                      : p->pinned.bytes + (p->has_window ? 2 * p->window_bytes : 0) +
-                                            spill_allocated(&s->planning.plan, i));
+                 p->facts.host_memory
+                     ? place->total
+                     : p->pinned.bytes + planning_windows_bytes(&p->next) +
+                           planning_windows_bytes(&p->group) + spill_allocated(&s->planning.plan, i));
     json_close(j);
 }
 
@@ -444,10 +445,11 @@ static void report_to_json(const struct stator *s, struct json *j) {
         device_to_json(s, i, j);
     json_close(j);
     json_open_array(j, "routes");
-    for (uint32_t i = 0; s->front.started && i + 1 < planning_stages(&s->planning); i++)
-        route_to_json(s, i, j);
-    if (s->front.started && s->planning.config.devices.tensor)
-        pairs_to_json(s, j);
+    for (uint32_t i = 0; s->front.started && i < s->planning.n_devices; i++) {
+        pairs_to_json(s, i, j);
+        if (i + 1 < s->planning.n_devices && i == planning_stage_last(&s->planning, i))
+            route_to_json(s, i, j);
+    }
     json_close(j);
     memory_to_json(s, j);
     if (s->front.started) {

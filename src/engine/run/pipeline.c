@@ -19,14 +19,24 @@ static uint32_t slot_of(const struct stator *s, uint64_t number) {
     return (uint32_t)(number % s->planning.devices[0].model.slots);
 }
 
+/* The devices of a group work on a step together; it is at the last one, which has their results. */
 static bool is_last(const struct stator *s, uint32_t device) {
     return device + 1 == s->planning.n_devices;
 }
 
-/* The device that a step begins on. Those of a tensor split work on it together; it is at the last one, which
- * has the results. */
+/* Where a step begins. */
 static uint32_t entry(const struct stator *s) {
-    return s->planning.n_devices - planning_stages(&s->planning);
+    return planning_stage_last(&s->planning, 0);
+}
+
+/* Where a step goes that is at `device`. */
+static uint32_t next_of(const struct stator *s, uint32_t device) {
+    return planning_stage_last(&s->planning, device + 1);
+}
+
+/* The first device that works on a step which is at device `at`. */
+static uint32_t first_of(const struct stator *s, uint32_t at) {
+    return planning_stage_first(&s->planning, at);
 }
 
 /* Whether step `number` finds its slot on the device, and the halves behind it, free. */
@@ -35,7 +45,8 @@ static bool slot_is_free(const struct stator *s, uint64_t number, uint32_t devic
     if (number < s->run.first_step + slots)
         return true; /* the one before it in the slot was finished, or never was */
     const struct engine_step *before = step_of(s, number - slots);
-    return !is_last(s, device) && (before->at > device + 1 || (before->at == device + 1 && !before->running));
+    return !is_last(s, device) &&
+           (before->at > next_of(s, device) || (before->at == next_of(s, device) && !before->running));
 }
 
 static bool may_enter(const struct stator *s, uint64_t number, uint32_t device) {
@@ -107,13 +118,27 @@ static bool works_aside(const struct stator *s, uint32_t device) {
 
 /* A step begins on the device: what the ones before and behind it have to do meanwhile. */
 static void note_overlap(struct stator *s, uint32_t device) {
-    const uint32_t now = s->devices[device].n_running + 1;
-    if (!is_last(s, device) && works_aside(s, device + 1) && s->devices[device + 1].n_running > 0)
+    const uint32_t now = s->devices[device].n_running + 1, first = first_of(s, device);
+    if (!is_last(s, device) && works_aside(s, next_of(s, device)) &&
+        s->devices[next_of(s, device)].n_running > 0)
         atomic_fetch_add_explicit(&s->devices[device].overlapped, 1, memory_order_relaxed);
-    if (device > 0 && works_aside(s, device) && now > atomic_load(&s->devices[device - 1].most_ahead))
-        atomic_store(&s->devices[device - 1].most_ahead, now);
+    if (first > 0 && works_aside(s, device) && now > atomic_load(&s->devices[first - 1].most_ahead))
+        atomic_store(&s->devices[first - 1].most_ahead, now);
 }
 
+/* To the devices of the group before `device`, its last one, and their descriptor to that. */
+static stator_status submit_shares(struct stator *s, uint32_t slot, uint32_t device, stator_error *e) {
+    for (uint32_t i = first_of(s, device); i < device; i++) {
+        struct device *from = s->devices[i].device, *to = s->devices[i + 1].device;
+        step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
+        stator_status st = from->vtable->submit(from, slot, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
+}
+
+/* The first device of the group has the descriptor. */
 static stator_status submit(struct stator *s, struct engine_step *step, uint32_t device, stator_error *e) {
     CHECK(device < s->planning.n_devices && !step->running);
     struct engine_device *d = &s->devices[device];
@@ -121,29 +146,13 @@ static stator_status submit(struct stator *s, struct engine_step *step, uint32_t
     note_overlap(s, device);
     if (d->n_running == 0)
         d->busy_since_ns = clock_ns();
-    stator_status st = d->device->vtable->submit(d->device, slot_of(s, step->number), e);
+    stator_status st = submit_shares(s, slot_of(s, step->number), device, e);
+    if (st == STATOR_OK)
+        st = d->device->vtable->submit(d->device, slot_of(s, step->number), e);
     if (st != STATOR_OK)
         return st;
     step->running = true;
     d->n_running++;
-    return STATOR_OK;
-}
-
-/* The first device that works on a step which is at device `at`, the last one. */
-static uint32_t first_of(const struct stator *s, uint32_t at) {
-    return entry(s) > 0 ? 0 : at;
-}
-
-/* Of a tensor split: to all devices but the last one, which gets its descriptor. */
-static stator_status submit_shares(struct stator *s, const struct engine_step *step, stator_error *e) {
-    const uint32_t slot = slot_of(s, step->number);
-    for (uint32_t i = 0; i < entry(s); i++) {
-        struct device *from = s->devices[i].device, *to = s->devices[i + 1].device;
-        step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
-        stator_status st = from->vtable->submit(from, slot, e);
-        if (st != STATOR_OK)
-            return st;
-    }
     return STATOR_OK;
 }
 
@@ -157,8 +166,7 @@ stator_status pipeline_begin(struct stator *s, stator_error *e) {
     if (pipeline_is_empty(s))
         atomic_store(&s->shown.moved_ns, step->began_ns);
     s->run.next_step++;
-    stator_status st = submit_shares(s, step, e);
-    return st == STATOR_OK ? submit(s, step, entry(s), e) : st;
+    return submit(s, step, entry(s), e);
 }
 
 /* Waits at most timeout_ns until all devices that work on the step have ended it; looks at each, since one
@@ -217,7 +225,7 @@ static stator_status move_on(struct stator *s, struct engine_step *step, stator_
     struct device *to = s->devices[step->at + 1].device;
     uint32_t slot = slot_of(s, step->number);
     step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
-    return submit(s, step, step->at + 1, e);
+    return submit(s, step, next_of(s, step->at), e);
 }
 
 stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
@@ -229,7 +237,7 @@ stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
                 return st;
             *moved = *moved || !step->running;
         }
-        if (step->running || is_last(s, step->at) || !may_enter(s, i, step->at + 1))
+        if (step->running || is_last(s, step->at) || !may_enter(s, i, next_of(s, step->at)))
             continue;
         stator_status st = move_on(s, step, e);
         if (st != STATOR_OK)
@@ -259,8 +267,7 @@ stator_status pipeline_again(struct stator *s, struct engine_step *step, uint32_
     h->run_body = STEP_TAIL;
     step->n_rows = rows;
     atomic_store(&s->shown.moved_ns, clock_ns());
-    stator_status st = submit_shares(s, step, e);
-    return st == STATOR_OK ? submit(s, step, step->at, e) : st;
+    return submit(s, step, step->at, e);
 }
 
 void pipeline_finish(struct stator *s, struct engine_step *step) {

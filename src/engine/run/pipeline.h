@@ -1,5 +1,6 @@
 /* The steps in flight over the model's devices: while device i + 1 works on step s, device i works on step s
- * + 1. Devices that run a step inside submit work too.
+ * + 1. Devices that run a step inside submit work too. The devices of a group (tensor split) work on a step
+ * together and count as one below.
  *
  * Invariants. A step goes through the devices in order, and no step overtakes another. Step s enters device
  * i + 1 after its end on device i was seen; it enters device i when device i + 1 has ended step s - slots. On

@@ -91,12 +91,13 @@ stator_status trace_open(struct stator *s, stator_error *e) {
 
 void trace_routes(struct stator *s) {
     struct trace *t = s->trace;
-    if (t == NULL || t->fd < 0 || !s->planning.config.devices.tensor)
+    if (t == NULL || t->fd < 0 || planning_group(&s->planning) == 1)
         return;
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const char *before = "";
         put(t, ",\n{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%u,\"args\":{\"labels\":\"", i);
-        for (uint32_t k = 0; k < s->planning.n_devices; k++) {
+        const uint32_t last = planning_stage_last(&s->planning, i);
+        for (uint32_t k = planning_stage_first(&s->planning, i); k <= last; k++) {
             if (k == i)
                 continue;
             put(t, "%s%s to %s", before, s->pairs[i][k].direct ? "direct" : "staged",

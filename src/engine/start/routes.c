@@ -35,7 +35,7 @@ static stator_status refuse_pair(const struct stator *s, uint32_t i, uint32_t k,
 /* One log line. A pair that should have been direct is a warning. */
 static void log_route(const struct stator *s, uint32_t i, uint32_t k, const struct device_route *r) {
     const char *from = s->planning.devices[i].facts.name, *to = s->planning.devices[k].facts.name;
-    const bool expected = (s->planning.config.devices.tensor || planned_route_same_kind(&s->planning, i)) &&
+    const bool expected = planned_route_same_kind(&s->planning, ARITH_MIN(i, k)) &&
                           !planned_route_crosses(&s->planning, i) &&
                           s->planning.config.transfer.mode == CONFIG_TRANSFER_AUTO;
     char rate[UNITS_TEXT], timed[UNITS_TEXT + 32] = "";
@@ -49,17 +49,17 @@ static void log_route(const struct stator *s, uint32_t i, uint32_t k, const stru
                   "%s to %s: staged through the host: %s%s", from, to, r->why, timed);
 }
 
-/* Of the boundary behind the device, or of all that it gives in a tensor split, in staging. */
-static float *window(const struct stator *s, uint32_t device, uint32_t half) {
-    const struct planning_device *d = &s->planning.devices[device];
-    CHECK(d->has_window && s->start.staging != NULL);
-    return (float *)(void *)((uint8_t *)s->start.staging + d->at_window + half * d->window_bytes);
+/* Window `half` in staging; of rows of logits the third one. NULL: there are none. */
+static void *window(const struct stator *s, const struct planning_windows *w, uint32_t half) {
+    CHECK(s->start.staging != NULL);
+    return w->bytes == 0 ? NULL : (uint8_t *)s->start.staging + w->at + half * w->bytes;
 }
 
-/* From device i of a tensor split to device k. */
+/* From device i to device k of its group. */
 static stator_status decide_pair(struct stator *s, uint32_t i, uint32_t k, stator_error *e) {
     struct device *from = s->devices[i].device;
     struct device_route *r = &s->pairs[i][k];
+    const uint32_t first = planning_stage_first(&s->planning, i);
     *r = (struct device_route){.direct = s->planning.devices[i].facts.host_memory};
     if (r->direct)
         return STATOR_OK;
@@ -72,64 +72,68 @@ static stator_status decide_pair(struct stator *s, uint32_t i, uint32_t k, stato
         if (st != STATOR_OK)
             return st;
     }
-    if (!r->direct && !s->planning.devices[i].has_window)
+    if (!r->direct && s->planning.devices[i].group.bytes == 0)
         return refuse_pair(s, i, k, r, e);
-    s->group.direct[i][k] = r->direct;
+    s->groups[planning_stage(&s->planning, i)].direct[i - first][k - first] = r->direct;
     return STATOR_OK;
 }
 
-/* Every ordered pair of a tensor split. CPU devices read each other's memory. */
-static stator_status decide_group(struct stator *s, stator_error *e) {
+/* Every ordered pair of a group. CPU devices read each other's memory. */
+static stator_status decide_group(struct stator *s, uint32_t stage, stator_error *e) {
+    struct device_group *g = &s->groups[stage];
+    const uint32_t first = stage * planning_group(&s->planning);
     stator_status st = STATOR_OK;
-    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++) {
-        for (uint32_t k = 0; k < 3 && s->planning.devices[i].has_window; k++)
-            s->group.window[i][k] = window(s, i, k); /* the third one is behind the halves */
-        for (uint32_t k = 0; k < s->planning.n_devices && st == STATOR_OK; k++)
+    for (uint32_t i = 0; i < g->count && st == STATOR_OK; i++) {
+        for (uint32_t k = 0; k < 3; k++)
+            g->window[i][k] = window(s, &s->planning.devices[first + i].group, k);
+        for (uint32_t k = 0; k < g->count && st == STATOR_OK; k++)
             if (k != i)
-                st = decide_pair(s, i, k, e);
+                st = decide_pair(s, first + i, first + k, e);
     }
     return st;
 }
 
-stator_status routes_decide(struct stator *s, stator_error *e) {
-    if (s->planning.config.devices.tensor)
-        return decide_group(s, e);
-    for (uint32_t i = 0; i + 1 < planning_stages(&s->planning); i++) {
-        struct engine_device *from = &s->devices[i];
-        struct engine_device *to = &s->devices[i + 1];
-        if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote) {
-            from->route = (struct device_route){.direct = false};
-            snprintf(from->route.why, sizeof from->route.why, "between other hosts");
-            continue;
-        }
-        stator_status st = probe(s, i, &from->route, e);
-        if (st != STATOR_OK)
-            return st;
-        if (!from->route.direct && !s->planning.devices[i].has_window)
-            return refuse_pair(s, i, i + 1, &from->route, e);
-        from->out = (struct device_link){.peer = to->device, .direct = from->route.direct};
-        to->in = (struct device_link){.peer = from->device, .direct = from->route.direct};
-        for (uint32_t k = 0; k < 2 && s->planning.devices[i].has_window; k++)
-            from->out.window[k] = to->in.window[k] = window(s, i, k);
+/* Between device i, the last one of its stage, and the first one of the next stage. */
+static stator_status decide_boundary(struct stator *s, uint32_t i, stator_error *e) {
+    struct engine_device *from = &s->devices[i], *to = &s->devices[i + 1];
+    const struct planning_device *p = &s->planning.devices[i];
+    if (p->facts.remote && s->planning.devices[i + 1].facts.remote) {
+        from->route = (struct device_route){.direct = false};
+        snprintf(from->route.why, sizeof from->route.why, "between other hosts");
+        return STATOR_OK;
     }
+    stator_status st = probe(s, i, &from->route, e);
+    if (st != STATOR_OK)
+        return st;
+    if (!from->route.direct && p->next.bytes == 0)
+        return refuse_pair(s, i, i + 1, &from->route, e);
+    from->out = (struct device_link){.peer = to->device, .direct = from->route.direct};
+    to->in = (struct device_link){.peer = from->device, .direct = from->route.direct};
+    for (uint32_t k = 0; k < 2; k++)
+        from->out.window[k] = to->in.window[k] = window(s, &p->next, k);
     return STATOR_OK;
 }
 
-static void log_pairs(const struct stator *s) {
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
-        for (uint32_t k = 0; k < s->planning.n_devices; k++)
-            if (k != i && !s->planning.devices[i].facts.host_memory)
-                log_route(s, i, k, &s->pairs[i][k]);
+stator_status routes_decide(struct stator *s, stator_error *e) {
+    const struct planning *p = &s->planning;
+    stator_status st = STATOR_OK;
+    for (uint32_t k = 0; k < planning_stages(p) && planning_group(p) > 1 && st == STATOR_OK; k++)
+        st = decide_group(s, k, e);
+    for (uint32_t i = 0; i + 1 < p->n_devices && st == STATOR_OK; i++)
+        if (i == planning_stage_last(p, i))
+            st = decide_boundary(s, i, e);
+    return st;
 }
 
 void routes_log(const struct stator *s) {
-    if (s->planning.config.devices.tensor) {
-        log_pairs(s);
-        return;
-    }
-    for (uint32_t i = 0; i + 1 < planning_stages(&s->planning); i++) {
-        if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote)
-            continue; /* those say it themselves */
-        log_route(s, i, i + 1, &s->devices[i].route);
+    const struct planning *p = &s->planning;
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        const uint32_t first = planning_stage_first(p, i), last = planning_stage_last(p, i);
+        for (uint32_t k = first; k <= last; k++)
+            if (k != i && !p->devices[i].facts.host_memory)
+                log_route(s, i, k, &s->pairs[i][k]);
+        if (i == last && i + 1 < p->n_devices &&
+            !(p->devices[i].facts.remote && p->devices[i + 1].facts.remote)) /* those say it themselves */
+            log_route(s, i, i + 1, &s->devices[i].route);
     }
 }

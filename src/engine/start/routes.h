@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 
 /* Probes every pair of neighbours (slices exist, nothing is prepared) and fills route, in and out of all
- * devices; with a tensor split every pair, and fills pairs and group. STATOR_DEVICE: transfer.mode = "direct"
+ * devices; also every pair of a group, and fills pairs and groups. STATOR_DEVICE: transfer.mode = "direct"
  * and a pair can't, with the reason; or a lost device. */
 stator_status routes_decide(struct stator *s, stator_error *e);
 /* One log line per route. On the driver thread. */

@@ -19,7 +19,8 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
             continue; /* rank 0 drives it */
         struct device_choice choice = s->planning.devices[i].choice;
         choice.turns = s->beside != NULL || s->later != NULL;
-        for (uint32_t k = 0; k < i && choice.joins && choice.with == NULL; k++)
+        const uint32_t first = i < s->planning.n_devices ? planning_stage_first(&s->planning, i) : 0;
+        for (uint32_t k = first; k < i && choice.joins && choice.with == NULL; k++)
             choice.with = s->planning.devices[k].facts.host_memory ? s->devices[k].device : NULL;
         const struct device_opening opening = {.choice = &choice,
                                                .model = &s->planning.devices[i].model,
@@ -30,8 +31,10 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
         stator_status st = device_open(&opening, &d->device, e);
         if (st != STATOR_OK)
             return st;
-        if (s->planning.config.devices.tensor && i < s->planning.n_devices)
-            s->group.devices[s->group.count++] = d->device;
+        if (i < s->planning.n_devices && planning_group(&s->planning) > 1) {
+            struct device_group *g = &s->groups[planning_stage(&s->planning, i)];
+            g->devices[g->count++] = d->device;
+        }
     }
     return STATOR_OK;
 }
@@ -146,13 +149,13 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     if (d->device == NULL)
         return STATOR_OK;
     const bool draft = i >= s->planning.n_devices;
-    const bool shared = s->planning.config.devices.tensor && !draft;
+    const bool shared = !draft && planning_group(&s->planning) > 1;
     if (d->helper != NULL)
         device_helper_attach(d->helper, d->device, (uint8_t *)s->start.staging + p->at_pinned, &p->pinned);
     struct device_setup setup = {.helper = d->helper,
-                                 .in = i > 0 && !draft && !shared ? &d->in : NULL,
-                                 .out = i + 1 < planning_stages(&s->planning) ? &d->out : NULL,
-                                 .group = shared ? &s->group : NULL,
+                                 .in = p->graph.landing != GRAPH_NONE ? &d->in : NULL,
+                                 .out = p->graph.outgoing != GRAPH_NONE ? &d->out : NULL,
+                                 .group = shared ? &s->groups[planning_stage(&s->planning, i)] : NULL,
                                  .pinned =
                                      p->pinned.bytes > 0 ? (uint8_t *)s->start.staging + p->at_pinned : NULL,
                                  .moved = device_moves_n(&p->model.moves) > 0

@@ -183,10 +183,12 @@ static uint32_t guess_rows(const struct planning_want *want) {
     return want->nextn ? want->guesses + 1 : 0;
 }
 
+/* Of device `index` in its group. */
 static struct graph_share share_of(const struct planning *s, uint32_t index) {
-    struct graph_share share = {.index = index, .count = s->n_devices};
+    const uint32_t first = planning_stage_first(s, index);
+    struct graph_share share = {.index = index - first, .count = planning_group(s)};
     for (uint32_t i = 0; i < share.count; i++)
-        share.parts[i] = s->config.devices.n_shares > 0 ? s->config.devices.share[i] : 1;
+        share.parts[i] = s->config.devices.n_shares > 0 ? s->config.devices.share[first + i] : 1;
     return share;
 }
 
@@ -397,52 +399,90 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
     return STATOR_OK;
 }
 
-stator_status plan_device_split(struct planning *s, const struct planning_want *want, const uint64_t *spare,
-                                uint32_t *ends, uint64_t *guess, bool *fit, struct plan_short *missing,
-                                stator_error *e) {
-    uint32_t n = s->n_devices;
-    uint32_t n_layers = s->shape->n_layers;
-    const uint32_t joined = shape_joined_from(s->shape);
-    *fit = false;
-    if (n > n_layers)
-        return error_set(e, STATOR_USAGE, "%u devices are too many for the %u layers of this model", n,
-                         n_layers);
-    if (n > joined + 1)
-        return error_set(e, STATOR_USAGE,
-                         "%u devices are too many for this model: its last %u layers read K and V of layers "
-                         "from layer %u on, so all of these must be on one device: at most %u are possible",
-                         n, s->shape->shared_kv, joined, joined + 1);
-    if (s->config.devices.n_shares != 0) {
-        layer_split_shares(s->config.devices.share, n, n_layers, ends);
-        layer_split_join(ends, n, joined);
-        return STATOR_OK;
-    }
-    struct layer_split_device devices[LAYER_SPLIT_MAX_DEVICES];
+static uint64_t all_parts(const struct graph_share *share) {
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < share->count; k++)
+        all += share->parts[k];
+    return all;
+}
+
+/* Of bytes that the devices of a group divide, those of device i. */
+static uint64_t part_of(const struct planning *s, uint32_t i, uint64_t bytes) {
+    const struct graph_share share = share_of(s, i);
+    return (uint64_t)((unsigned __int128)bytes * share.parts[share.index] / all_parts(&share));
+}
+
+/* What a group can hold, or read in a second, when device i can do so much with its part. */
+static uint64_t whole_of(const struct planning *s, uint32_t i, uint64_t part) {
+    const struct graph_share share = share_of(s, i);
+    const unsigned __int128 whole = (unsigned __int128)part * all_parts(&share) / share.parts[share.index];
+    return whole < ANY_MEMORY ? (uint64_t)whole : ANY_MEMORY;
+}
+
+/* Budget and speed of each stage, without what lies before and behind the layers; of a group as its slowest
+ * and its fullest device allow. guess gets the bytes of each device beside layers. */
+static stator_status measure_stages(struct planning *s, const struct planning_want *want,
+                                    const uint64_t *spare, uint64_t *guess, struct layer_split_device *stages,
+                                    struct plan_short *missing, stator_error *e) {
     bool timed = true;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < s->n_devices; i++)
         timed = timed && (s->devices[i].facts.bandwidth != 0 || s->devices[i].facts.memory == 0);
     uint64_t slowest = (uint64_t)1 << 40;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < s->n_devices; i++)
         if (s->devices[i].facts.memory != 0)
             slowest = ARITH_MIN(slowest, timed ? s->devices[i].facts.bandwidth : planning_memory(s, i));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct device_facts *f = &s->devices[i].facts;
+        const uint32_t stage = planning_stage(s, i);
         uint64_t memory = f->memory != 0 ? planning_memory(s, i) : ANY_MEMORY;
         uint64_t speed = f->memory == 0 ? slowest / HOST_SPEED : timed ? f->bandwidth : memory;
-        stator_status st = overheads(s, want, f, i + 1 == n, &guess[i], missing, e);
+        stator_status st = overheads(s, want, f, stage + 1 == planning_stages(s), &guess[i], missing, e);
         if (st != STATOR_OK)
             return st;
         uint64_t taken = guess[i] = arith_must_add(guess[i], spare[i]);
-        devices[i] =
-            (struct layer_split_device){.budget = memory > taken ? memory - taken : 0, .speed = speed};
+        const struct layer_split_device one = {.budget = whole_of(s, i, memory > taken ? memory - taken : 0),
+                                               .speed = whole_of(s, i, speed)};
+        if (i == planning_stage_first(s, i))
+            stages[stage] = one;
+        stages[stage].budget = ARITH_MIN(stages[stage].budget, one.budget);
+        stages[stage].speed = ARITH_MIN(stages[stage].speed, one.speed);
     }
+    return STATOR_OK;
+}
+
+stator_status plan_device_split(struct planning *s, const struct planning_want *want, const uint64_t *spare,
+                                uint32_t *ends, uint64_t *guess, bool *fit, struct plan_short *missing,
+                                stator_error *e) {
+    const uint32_t n = planning_stages(s);
+    const struct config *c = &s->config;
+    uint32_t n_layers = s->shape->n_layers;
+    const uint32_t joined = shape_joined_from(s->shape);
+    const char *what = c->devices.tensor ? "groups of devices" : "devices";
+    *fit = false;
+    if (n > n_layers)
+        return error_set(e, STATOR_USAGE, "%u %s are too many for the %u layers of this model", n, what,
+                         n_layers);
+    if (n > joined + 1)
+        return error_set(e, STATOR_USAGE,
+                         "%u %s are too many for this model: its last %u layers read K and V of layers from "
+                         "layer %u on, so all of these must be together: at most %u are possible",
+                         n, what, s->shape->shared_kv, joined, joined + 1);
+    if (c->devices.tensor ? c->devices.n_group_layers > 0 : c->devices.n_shares > 0) {
+        layer_split_shares(c->devices.tensor ? c->devices.group_layers : c->devices.share, n, n_layers, ends);
+        layer_split_join(ends, n, joined);
+        return STATOR_OK;
+    }
+    struct layer_split_device stages[LAYER_SPLIT_MAX_DEVICES];
+    stator_status st = measure_stages(s, want, spare, guess, stages, missing, e);
+    if (st != STATOR_OK)
+        return st;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .kv_type_k = want->kv_type_k,
                             .kv_type_v = want->kv_type_v,
                             .guess_rows = guess_rows(want),
                             .guess_sequences = want->sequences};
-    stator_status st = arch_build(&s->devices[0].graph, s->shape, &gw, e);
+    st = arch_build(&s->devices[0].graph, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
     uint64_t layers[LAYER_SPLIT_MAX_LAYERS] = {0};
@@ -450,26 +490,30 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
     st = lay_out_caches(want, &s->devices[0].facts, &m, missing, e);
     if (st != STATOR_OK)
         return st;
-    const uint64_t slots = s->config.memory.expert_slots;
+    const uint64_t slots = c->memory.expert_slots;
     sum_weights(&s->devices[0].graph, want->hosted, slots != CONFIG_SLOTS_AUTO ? slots : 0, layers,
-                &devices[0].held, &devices[n - 1].output);
+                &stages[0].held, &stages[n - 1].output);
     for (uint32_t i = 0; i < m.graph->n_cached; i++) {
         const struct graph_cached *l = &m.graph->cached[i];
         layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;
     }
     for (uint32_t i = 1; i < n && s->shape->layer_embd > 0; i++) { /* all look embeddings up */
-        const uint64_t again = i + 1 == n && s->shape->tied ? devices[i].output : 0;
-        devices[i].held = devices[0].held - ARITH_MIN(devices[0].held, again);
+        const uint64_t again = i + 1 == n && s->shape->tied ? stages[i].output : 0;
+        stages[i].held = stages[0].held - ARITH_MIN(stages[0].held, again);
     }
-    devices[n - 1].output += want->nextn ? layers[n_layers] : 0;
+    stages[n - 1].output += want->nextn ? layers[n_layers] : 0;
     for (uint32_t l = joined + 1; l < n_layers; l++) { /* they count as one */
         layers[joined] += layers[l];
         layers[l] = 0;
     }
-    *fit = layer_split_auto(devices, n, layers, joined + 1, ends);
+    *fit = layer_split_auto(stages, n, layers, joined + 1, ends);
     ends[n - 1] = n_layers;
-    for (uint32_t i = 0, l = 0; i < n; i++)
-        for (guess[i] += devices[i].held + devices[i].output; l < ends[i]; l++)
-            guess[i] += layers[l];
+    for (uint32_t i = 0, l = 0; i < n; i++) {
+        uint64_t bytes = stages[i].held + stages[i].output;
+        for (; l < ends[i]; l++)
+            bytes += layers[l];
+        for (uint32_t k = 0; k < s->n_devices; k++)
+            guess[k] += planning_stage(s, k) == i ? part_of(s, k, bytes) : 0;
+    }
     return STATOR_OK;
 }

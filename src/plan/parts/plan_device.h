@@ -11,8 +11,8 @@
 stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e);
 
-/* Divides the layers among the devices; leaves the first device's graph as something else. ends[i] is the
- * first layer after device i's. spare[i]: bytes to leave free on device i beside what the first look says.
+/* Divides the layers among the stages; leaves the first device's graph as something else. ends[k] is the
+ * first layer after stage k's. spare[i]: bytes to leave free on device i beside what the first look says.
  * *fit: whether that first look puts every device inside its memory; then guess[i] is what it takes device
  * i's total for, spare[i] included. */
 stator_status plan_device_split(struct planning *s, const struct planning_want *want, const uint64_t *spare,

@@ -47,9 +47,9 @@ static double cache_bytes(const struct graph *g, uint32_t context) {
     return sum;
 }
 
-/* Of the whole model, or of share `index` of `count` equal ones, or of those in the proportions of
- * devices.split. */
-static stator_status measure(struct bench *b, uint32_t index, uint32_t count, struct moved *m,
+/* Of the whole model (count 0), or of a share `index` of `count` equal ones, or of those in the proportions
+ * of devices.split. The devices are those from `first` on. */
+static stator_status measure(struct bench *b, uint32_t first, uint32_t index, uint32_t count, struct moved *m,
                              stator_error *e) {
     const struct planning_want *want = &b->s->want;
     const struct config *c = &b->s->config;
@@ -64,11 +64,11 @@ static stator_status measure(struct bench *b, uint32_t index, uint32_t count, st
                             .experts_apart = true,
                             .lands = count > 1,
                             .share = {.index = index, .count = count}};
-    const bool stated = c->devices.tensor && c->devices.n_shares == count;
+    const bool stated = c->devices.tensor && c->devices.n_shares > 0;
     for (uint32_t i = 0; i < count; i++)
-        gw.share.parts[i] = stated ? c->devices.share[i] : 1;
+        gw.share.parts[i] = stated ? c->devices.share[first + i] : 1;
     struct carve carve = carve_in(b->tables, b->bytes);
-    arch_layout_shares(g, &carve, b->s->shape, 1);
+    arch_layout_shares(g, &carve, b->s->shape, 1, 1);
     stator_status st = arch_build(g, b->s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
@@ -96,7 +96,7 @@ static stator_status group_time(struct bench *b, uint32_t first, uint32_t count,
     double read = 0, received = 0;
     struct moved m = {0};
     for (uint32_t i = 0; i < count; i++) {
-        stator_status st = measure(b, i, count, &m, e);
+        stator_status st = measure(b, first, i, count, &m, e);
         if (st != STATOR_OK)
             return st;
         read = ARITH_MAX(read, m.read / (double)b->s->devices[first + i].facts.bandwidth);
@@ -112,7 +112,7 @@ static stator_status layers_time(struct bench *b, const struct plan_rates *r, do
     const uint32_t n = b->s->n_devices;
     struct moved m;
     double speed = 0;
-    stator_status st = measure(b, 0, 0, &m, e);
+    stator_status st = measure(b, 0, 0, 0, &m, e);
     for (uint32_t i = 0; i < n; i++)
         speed += (double)b->s->devices[i].facts.bandwidth;
     const double stream = (double)b->s->shape->n_embd * sizeof(float) / link_of(b->s, r);
@@ -124,22 +124,54 @@ static double rate(double seconds) {
     return seconds > 0 ? 1 / seconds : 0;
 }
 
-/* Four devices or more: two groups, each with a half of the layers, and tensor shares in each. */
-static stator_status groups_time(struct bench *b, struct plan_rates *r, stator_error *e) {
-    const uint32_t half = b->s->n_devices / 2;
-    double all = hop_of(b->s, r) + (double)b->s->shape->n_embd * sizeof(float) / link_of(b->s, r);
-    stator_status st = STATOR_OK;
-    for (uint32_t i = 0; i < 2 && st == STATOR_OK; i++) {
-        double one = 0;
-        st = group_time(b, i * half, half, r, 0.5, &one, e);
+/* The layers of a group, of all: as devices.groups says, or by bandwidth. */
+static double group_part(const struct planning *s, uint32_t group, uint32_t n_groups) {
+    const struct config *c = &s->config;
+    const uint32_t count = s->n_devices / n_groups;
+    double own = 0, all = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const double one = c->devices.n_group_layers > 0 ? c->devices.group_layers[i / count]
+                                                         : (double)s->devices[i].facts.bandwidth;
+        own += i / count == group ? one : 0;
         all += one;
     }
-    r->groups = st == STATOR_OK ? rate(all) : 0;
+    return own / all;
+}
+
+/* Groups one after the other, each with some of the layers, and tensor shares in each. */
+static stator_status groups_time(struct bench *b, const struct plan_rates *r, uint32_t n_groups,
+                                 double *seconds, stator_error *e) {
+    const struct planning *s = b->s;
+    const uint32_t count = s->n_devices / n_groups;
+    const double stream = (double)s->shape->n_embd * sizeof(float) / link_of(s, r);
+    stator_status st = STATOR_OK;
+    /* A boundary, and one more exchange: the group's first device gives what it has got to the others. */
+    *seconds = (n_groups - 1) * 2 * (hop_of(s, r) + stream);
+    for (uint32_t i = 0; i < n_groups && st == STATOR_OK; i++) {
+        double one = 0;
+        st = group_time(b, i * count, count, r, group_part(s, i, n_groups), &one, e);
+        *seconds += one;
+    }
     return st;
 }
 
+/* The groups of the config, or the fastest number of them. */
+static void fill_groups(struct bench *b, struct plan_rates *r) {
+    const uint32_t n = b->s->n_devices, said = b->s->config.devices.n_groups;
+    double seconds = 0;
+    for (uint32_t k = said > 1 ? said : 2; n / k >= 2; k++) {
+        if (n % k != 0)
+            continue;
+        if (groups_time(b, r, k, &seconds, NULL) == STATOR_OK && rate(seconds) > r->groups) {
+            r->groups = rate(seconds);
+            r->n_groups = k;
+        }
+        if (said > 1)
+            break;
+    }
+}
+
 static stator_status fill(struct bench *b, struct plan_rates *r, stator_error *e) {
-    const uint32_t n = b->s->n_devices;
     stator_error why;
     double seconds = 0;
     stator_status st = layers_time(b, r, &seconds, e);
@@ -147,13 +179,11 @@ static stator_status fill(struct bench *b, struct plan_rates *r, stator_error *e
         return st;
     r->known = true;
     r->layers = rate(seconds);
-    st = group_time(b, 0, n, r, 1, &seconds, &why);
-    if (st == STATOR_OK)
+    if (group_time(b, 0, b->s->n_devices, r, 1, &seconds, &why) == STATOR_OK)
         r->tensor = rate(seconds);
-    if (st == STATOR_OK && n >= 4 && n % 2 == 0)
-        st = groups_time(b, r, &why);
-    if (st != STATOR_OK)
+    else
         snprintf(r->no_tensor, sizeof r->no_tensor, "%.255s", why.text);
+    fill_groups(b, r);
     return STATOR_OK;
 }
 
@@ -195,7 +225,7 @@ stator_status split_estimate(struct planning *s, struct plan_rates *r, stator_er
     take_links(s, r);
     struct bench b = {.s = s};
     struct carve c = carve_count();
-    arch_layout_shares(&b.graph, &c, s->shape, 1);
+    arch_layout_shares(&b.graph, &c, s->shape, 1, 1);
     b.bytes = c.used;
     stator_status st = pages_map(b.bytes, "a graph to estimate a split with", &b.tables, e);
     if (st != STATOR_OK)

@@ -5,21 +5,54 @@ cfg=configs/demo.cfg
 
 test_same_bytes() {
     # The last ones are on both sides of a boundary of the vocabulary, for one of the splits.
-    local use split ids="$(seq -s ' ' 10 99) 335 336 511 512 1023 1024 1359 1360 1535 1536 2047 0"
+    local use split groups ids="$(seq -s ' ' 10 99) 335 336 511 512 1023 1024 1359 1360 1535 1536 2047 0"
     expect 0 "$stator" logits $cfg --tokens "$ids" --output "$tmp/one.f32"
     expect 0 "$stator" run $cfg -p "Once upon a time" -n 60 --temp 0.8 --seed 7
     mv "$tmp/out" "$tmp/one.txt"
-    while read -r use split; do
-        expect 0 "$stator" logits $cfg --set devices.use=$use --set devices.split=$split --set memory.batch=16 \
+    while read -r use split groups; do
+        expect 0 "$stator" logits $cfg --set devices.use=$use --set devices.split=$split --set devices.groups=$groups --set memory.batch=16 \
             --tokens "$ids" --output "$tmp/many.f32"
-        cmp "$tmp/one.f32" "$tmp/many.f32" || fail "logits differ on $use, $split"
-        expect 0 "$stator" run $cfg --set devices.use=$use --set devices.split=$split -p "Once upon a time" -n 60 --temp 0.8 --seed 7
+        cmp "$tmp/one.f32" "$tmp/many.f32" || fail "logits differ on $use, $split, $groups"
+        expect 0 "$stator" run $cfg --set devices.use=$use --set devices.split=$split --set devices.groups=$groups -p "Once upon a time" -n 60 --temp 0.8 --seed 7
         cmp "$tmp/out" "$tmp/one.txt" || fail "text differs on $use, $split"
     done <<'END'
-cpu:0,cpu:1 tensor
-cpu:3,cpu:2,cpu:1,cpu:0 tensor
-cpu:0,cpu:1,cpu:2 tensor:1,3,2
+cpu:0,cpu:1 tensor 1
+cpu:3,cpu:2,cpu:1,cpu:0 tensor 1
+cpu:0,cpu:1,cpu:2 tensor:1,3,2 1
+cpu:3,cpu:2,cpu:1,cpu:0 tensor 2
+cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5 tensor:1,3,2,1,1,1 5,3
 END
+}
+
+# Two groups: what the plan says of layers, shares, exchanges and copies, and what the report counts of one token.
+test_groups() {
+    local four=($cfg --set devices.use=cpu:0,cpu:1,cpu:2,cpu:3 --set devices.split=tensor) i
+    expect 0 "$stator" plan "${four[@]}" --set devices.groups=3,1
+    for i in 1 2; do
+        printed "^weights on cpu:$((i - 1)): share $i of 2 of layers 0 to 5,"
+        printed "^weights on cpu:$((i + 1)): share $i of 2 of layers 6 to 7,"
+    done
+    # Four exchanges of a layer. The first group's also joins embeddings, the second one what its first device gets; then logits.
+    printed '^exchanges of cpu:1: 25 a token;'
+    printed '^exchanges of cpu:3: 10 a token;'
+    printed '^copies from cpu:1 to cpu:2: direct:'
+    [ "$(grep -c '^copies' "$tmp/out")" = 1 ] || fail "copies"
+    printed '^logits: .* to cpu:3$'
+    expect 0 "$stator" plan "${four[@]}" --set devices.groups=3,1 --json
+    printed '"groups": "3,1"'
+    tr -d ' \n' <"$tmp/out" >"$tmp/plan"
+    expect 0 "$stator" run "${four[@]}" --set devices.groups=3,1 --tokens "1 2 3 4" -n 1 --temp 0 --json --report "$tmp/r.json"
+    tr -d ' \n' <"$tmp/r.json" >"$tmp/r"
+    for i in 0 1 2 3; do
+        local bytes row
+        bytes=$(grep -oE "\"name\":\"cpu:$i\",\"budget\"[^}]*},\"share\":\{[^}]*" "$tmp/plan" | grep -oE 'received_bytes_per_token":[0-9]+' | grep -oE '[0-9]+$')
+        row=$(grep -oE "\"name\":\"cpu:$i\",\"budget\"[^}]*},\"share\":\{[^}]*" "$tmp/plan" | grep -oE 'received_bytes_per_row":[0-9]+' | grep -oE '[0-9]+$')
+        [ $i != 1 ] || bytes=$((bytes + 4 * 256)) # the residual stream, to the next group
+        grep -qE "\"name\":\"cpu:$i\",\"kind\":\"cpu\".*\"direct_bytes\":$((4 * bytes + row))," "$tmp/r" || fail "the report does not count $bytes and $row for $i"
+    done
+    grep -oE '"from":"[^"]*","to":"[^"]*"' "$tmp/r" | tr -d '"' | tr '\n' ' ' >"$tmp/routes"
+    [ "$(cat "$tmp/routes")" = "from:cpu:0,to:cpu:1 from:cpu:1,to:cpu:0 from:cpu:1,to:cpu:2 from:cpu:2,to:cpu:3 from:cpu:3,to:cpu:2 " ] ||
+        fail "routes: $(cat "$tmp/routes")"
 }
 
 # What the plan says a device gets for each token and each row of logits is what the report counts: four tokens, then four
@@ -126,6 +159,8 @@ test_refused() {
     said 'has no MTP head'
     expect 2 "$stator" plan $cfg --set devices.split=tensor --set 'cluster.stages="a=cpu:0;b=cpu:0"'
     said 'for the devices of one machine'
+    expect 2 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1,cpu:2,cpu:3 --set devices.groups=2
+    said 'devices.groups .*set devices.split = "tensor" too'
     expect 0 "$stator" plan $cfg --device a=3MiB --device b=3MiB --set devices.split=tensor --set memory.on_oom=spill --set memory.driver_reserve=1MiB
     printed '^ *spill a'
 }

@@ -81,7 +81,7 @@ static void every_kind_from_a_file(void **state) {
     static const char text[] =
         "/* a comment with \"quotes\" and @include \"x\" */\n"
         "model = { path = \"/abs/\" \"m.gguf\" };\n"
-        "devices = { use = \"level_zero:0, cpu\"; split = [12, 20]; };\n"
+        "devices = { use = \"level_zero:0, cpu\"; split = [12, 20]; groups = 1; };\n"
         "memory = { context = \"auto\"; sequences = 4; batch = 0x100; kv_type_k = \"q8_0\";\n"
         "  host_limit = 8589934592; staging = \"1.5 MiB\"; driver_reserve = 0L; strict = TRUE; }\n"
         "cpu : { threads = 3, tier = \"scalar\" } # commas are fine\n"
@@ -95,6 +95,7 @@ static void every_kind_from_a_file(void **state) {
     assert_int_equal(c.devices.n_shares, 2);
     assert_int_equal(c.devices.share[0], 12);
     assert_int_equal(c.devices.share[1], 20);
+    assert_true(!c.devices.tensor && c.devices.n_groups == 1 && c.devices.n_group_layers == 0);
     assert_true(c.memory.context == CONFIG_CONTEXT_AUTO);
     assert_int_equal(c.memory.batch, 256);
     assert_int_equal(c.memory.kv_type_k, CONFIG_KV_Q8_0);
@@ -214,6 +215,14 @@ static void errors_say_where_and_what(void **state) {
         {MODEL "devices = { split = \"1,2\" }", {"devices.split", "devices.use"}},
         {MODEL "devices = { use = \"cpu\"; split = \"1,2\" }", {"devices.split", "one number per device"}},
         {MODEL "devices = { use = \"cpu:0,cpu:1\"; split = \"1,x\" }", {"devices.split", "whole number"}},
+        {MODEL "devices = { use = \"cpu:0,cpu:1,cpu:2,cpu:3\"; groups = 2 }",
+         {"devices.groups", "\"tensor\""}},
+        {MODEL "devices = { use = \"cpu:0,cpu:1,cpu:2,cpu:3\"; split = \"tensor\"; groups = 3 }",
+         {"devices.groups", "groups of one size"}},
+        {MODEL "devices = { use = \"cpu:0,cpu:1,cpu:2,cpu:3\"; split = \"tensor\"; groups = [1, 1, 1, 1] }",
+         {"devices.groups", "of two devices or more"}},
+        {MODEL "devices = { use = \"cpu:0,cpu:1,cpu:2,cpu:3\"; split = \"tensor\"; groups = 0 }",
+         {"devices.groups", "whole number"}},
         {MODEL "devices = { use = \"cpu,,cpu:1\" }", {"devices.use", "not a list of devices"}},
         {MODEL "devices = { use = \"\" }", {"devices.use", "not a list of devices"}},
         {MODEL "devices = { use = \"cpu, auto\" }", {"devices.use", "\"auto\" alone"}},

@@ -128,7 +128,7 @@ static void test_reference(void **state) {
 
 /* The same bits by threads, batches (which cut pictures apart), tiers and splits. */
 static void same_bits(int model) {
-    static const char *const ways[][4] = {
+    static const char *const ways[][5] = {
         {"cpu.threads=1", NULL},
         {"cpu.threads=3", "memory.batch=7", NULL},
         {"cpu.tier=scalar", "cpu.threads=2", "memory.batch=1", NULL},
@@ -136,10 +136,12 @@ static void same_bits(int model) {
         {"devices.use=cpu:0, cpu:1", NULL, "memory.batch=16", NULL},
         {"devices.use=cpu:0, cpu:1", "devices.split=tensor", "memory.batch=11", NULL},
         {"devices.use=cpu:0, cpu:1, cpu:2", "devices.split=tensor:1,3,2", "memory.batch=64", NULL},
+        {"devices.use=cpu:0, cpu:1, cpu:2, cpu:3", "devices.split=tensor", "memory.batch=33",
+         "devices.groups=3,1", NULL},
     };
     float *first = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        const char *way[4] = {ways[i][0], ways[i][1], ways[i][2], NULL};
+        const char *way[5] = {ways[i][0], ways[i][1], ways[i][2], ways[i][3], NULL};
         if (way[2] != NULL && way[1] == NULL)
             way[1] = model == HYBRID ? "devices.split=1, 3" : "devices.split=2, 1";
         stator *s = start(way, model);

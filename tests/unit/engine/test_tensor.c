@@ -35,49 +35,50 @@ static void compare(const char *model, const char *const *sets, const int32_t *i
     free(got);
 }
 
+#define ORACLE(name) "../shared/oracles/models/" name ".gguf"
 /* Dense models: GQA, biases, norms of heads, norms behind, fused tensors, windows, K types, a tied output.
  * Experts: with biases, shared ones with and without a gate, chosen by softmax or sigmoid. */
+static const char *const models[] = {"configs/demo.gguf",
+                                     ORACLE("llama-tied"),
+                                     ORACLE("llama-mlpbias"),
+                                     ORACLE("qwen2"),
+                                     ORACLE("qwen3"),
+                                     ORACLE("gemma2"),
+                                     ORACLE("gemma3"),
+                                     ORACLE("gemma4"),
+                                     ORACLE("phi3"),
+                                     ORACLE("phi3-window"),
+                                     ORACLE("glm4"),
+                                     ORACLE("exaone4"),
+                                     ORACLE("cohere2"),
+                                     ORACLE("granite"),
+                                     ORACLE("smollm3"),
+                                     ORACLE("ministral3"),
+                                     ORACLE("seed-oss"),
+                                     ORACLE("quant-q4_k"),
+                                     ORACLE("quant-q6_k"),
+                                     ORACLE("quant-q8_0"),
+                                     ORACLE("quant-iq4_xs"),
+                                     ORACLE("quant-q5_1"),
+                                     ORACLE("mixtral"),
+                                     ORACLE("qwen2moe"),
+                                     ORACLE("qwen3moe"),
+                                     ORACLE("gpt-oss"),
+                                     ORACLE("granitemoe-shared"),
+                                     ORACLE("glm4moe-air-nextn"),
+                                     ORACLE("lfm2"),
+                                     ORACLE("lfm2moe"),
+                                     ORACLE("olmo2"),
+                                     ORACLE("olmo3-attnfactor"),
+                                     ORACLE("qwen35"),
+                                     ORACLE("qwen35moe"),
+                                     ORACLE("qwen3next")};
+static const char *const batches[] = {"memory.batch=1", "memory.batch=7", "memory.batch=64",
+                                      "memory.batch=512"};
+static const char *const rows[] = {"memory.logits_rows=1", "memory.logits_rows=5"};
+
 static void logits(void **state) {
     (void)state;
-#define ORACLE(name) "../shared/oracles/models/" name ".gguf"
-    static const char *const models[] = {"configs/demo.gguf",
-                                         ORACLE("llama-tied"),
-                                         ORACLE("llama-mlpbias"),
-                                         ORACLE("qwen2"),
-                                         ORACLE("qwen3"),
-                                         ORACLE("gemma2"),
-                                         ORACLE("gemma3"),
-                                         ORACLE("gemma4"),
-                                         ORACLE("phi3"),
-                                         ORACLE("phi3-window"),
-                                         ORACLE("glm4"),
-                                         ORACLE("exaone4"),
-                                         ORACLE("cohere2"),
-                                         ORACLE("granite"),
-                                         ORACLE("smollm3"),
-                                         ORACLE("ministral3"),
-                                         ORACLE("seed-oss"),
-                                         ORACLE("quant-q4_k"),
-                                         ORACLE("quant-q6_k"),
-                                         ORACLE("quant-q8_0"),
-                                         ORACLE("quant-iq4_xs"),
-                                         ORACLE("quant-q5_1"),
-                                         ORACLE("mixtral"),
-                                         ORACLE("qwen2moe"),
-                                         ORACLE("qwen3moe"),
-                                         ORACLE("gpt-oss"),
-                                         ORACLE("granitemoe-shared"),
-                                         ORACLE("glm4moe-air-nextn"),
-                                         ORACLE("lfm2"),
-                                         ORACLE("lfm2moe"),
-                                         ORACLE("olmo2"),
-                                         ORACLE("olmo3-attnfactor"),
-                                         ORACLE("qwen35"),
-                                         ORACLE("qwen35moe"),
-                                         ORACLE("qwen3next")};
-    static const char *const batches[] = {"memory.batch=1", "memory.batch=7", "memory.batch=64",
-                                          "memory.batch=512"};
-    static const char *const rows[] = {"memory.logits_rows=1", "memory.logits_rows=5"};
     int32_t ids[N_IDS];
     make_ids(ids, N_IDS);
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
@@ -103,26 +104,56 @@ static void logits(void **state) {
     }
 }
 
-/* More devices than heads. */
-static void many(void **state) {
+#define SIX   "devices.use=cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5"
+#define EIGHT "devices.use=cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7"
+
+/* Groups of devices, each with some of the layers, which its devices divide. */
+static void groups(void **state) {
     (void)state;
-    static const char *const models[] = {"configs/demo.gguf", ORACLE("glm4"), ORACLE("gemma4")};
+    static const char *const splits[][3] = {
+        {"devices.use=cpu:0,cpu:1,cpu:2,cpu:3", "devices.split=tensor", "devices.groups=2"},
+        {"devices.use=cpu:3,cpu:1,cpu:0,cpu:2", "devices.split=tensor:3,1,1,2", "devices.groups=1,2"},
+        {SIX, "devices.split=tensor", "devices.groups=2"},
+        {SIX, "devices.split=tensor:1,9,2,2,1,1", "devices.groups=2,1"},
+        {EIGHT, "devices.split=tensor", "devices.groups=4"},
+        {EIGHT, "devices.split=tensor:1,1,2,1,1,1,3,1", "devices.groups=1,4,2,1"}};
     int32_t ids[N_IDS];
     make_ids(ids, N_IDS);
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        const char *plain[] = {"cpu.threads=2", "memory.context=128", NULL};
-        const char *sets[] = {"devices.use=cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7",
-                              "devices.split=tensor",
-                              "memory.batch=16",
-                              "cpu.threads=2",
-                              "memory.context=128",
-                              NULL};
         if (!here(models[m]))
             continue;
+        const char *plain[] = {"cpu.threads=2", "memory.context=128", NULL};
         stator *s = harness_start(models[m], plain);
         float *expected = harness_logits(s, ids, N_IDS);
         stator_close(s);
-        compare(models[m], sets, ids, expected);
+        const size_t n = m == 0 ? 6 : 4; /* the others have too few layers */
+        for (size_t i = m == 0 ? 0 : m % 2; i < n; i += m == 0 ? 1 : 2) {
+            const size_t b = (m / 2 + i) % 4;
+            const char *sets[] = {
+                splits[i][0],    splits[i][1],         splits[i][2], batches[b], rows[b == 0 ? 0 : i % 2],
+                "cpu.threads=2", "memory.context=128", NULL};
+            compare(models[m], sets, ids, expected);
+        }
+        free(expected);
+    }
+}
+
+/* More devices than heads. */
+static void many(void **state) {
+    (void)state;
+    static const char *const few[] = {"configs/demo.gguf", ORACLE("glm4"), ORACLE("gemma4")};
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    for (size_t m = 0; m < sizeof few / sizeof few[0]; m++) {
+        const char *plain[] = {"cpu.threads=2", "memory.context=128", NULL};
+        const char *sets[] = {EIGHT,           "devices.split=tensor", "memory.batch=16",
+                              "cpu.threads=2", "memory.context=128",   NULL};
+        if (!here(few[m]))
+            continue;
+        stator *s = harness_start(few[m], plain);
+        float *expected = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        compare(few[m], sets, ids, expected);
         free(expected);
     }
 }
@@ -136,7 +167,8 @@ static bool divides(const char *model, const char *const *sets, size_t n_sets) {
     if (st == STATOR_OK)
         st = stator_plan(s, &e);
     stator_close(s);
-    assert_true(st == STATOR_OK || (st == STATOR_USAGE && strstr(e.text, "devices.split") != NULL));
+    assert_true(st == STATOR_OK || (st == STATOR_USAGE && strstr(e.text, "devices.split") != NULL) ||
+                (st == STATOR_USAGE && strstr(e.text, "2 groups of devices are too many") != NULL));
     return st == STATOR_OK;
 }
 
@@ -145,6 +177,7 @@ static void architectures(void **state) {
     (void)state;
     int32_t ids[N_IDS];
     make_ids(ids, N_IDS);
+    size_t in_groups = 0;
     for (size_t i = 0; i < 2 * (size_t)PEER_MODELS; i++) {
         const struct peer_model *m = &peer_models[i / 2];
         if (m->pooling != 0)
@@ -161,6 +194,13 @@ static void architectures(void **state) {
                               "cpu.threads=2",
                               "memory.context=96",
                               NULL};
+        const char *grouped[] = {uses[3],
+                                 i % 2 == 0 ? "devices.split=tensor" : "devices.split=tensor:1,3,2,2",
+                                 "memory.batch=24",
+                                 "cpu.threads=2",
+                                 "memory.context=96",
+                                 "devices.groups=2",
+                                 NULL};
         if (!divides(path, sets, 5)) {
             gguf_writer_free(&w);
             continue;
@@ -171,32 +211,37 @@ static void architectures(void **state) {
         float *expected = harness_logits(s, ids, N_IDS);
         stator_close(s);
         compare(path, sets, ids, expected);
+        if (divides(path, grouped, 6)) { /* not if all layers must be together */
+            compare(path, grouped, ids, expected);
+            in_groups++;
+        }
         free(expected);
         gguf_writer_free(&w);
     }
+    assert_true(in_groups > 40);
 }
 
 /* Shares in proportions; also such that leave a device the least that it can have. */
 static void uneven(void **state) {
     (void)state;
-    static const char *const models[] = {"configs/demo.gguf", ORACLE("quant-q4_k"), ORACLE("mixtral"),
-                                         ORACLE("qwen3next")};
+    static const char *const some[] = {"configs/demo.gguf", ORACLE("quant-q4_k"), ORACLE("mixtral"),
+                                       ORACLE("qwen3next")};
     static const char *const splits[][2] = {{"devices.use=cpu:0,cpu:1", "devices.split=tensor:3,1"},
                                             {"devices.use=cpu:0,cpu:1", "devices.split=tensor:1,999999"},
                                             {"devices.use=cpu:0,cpu:1,cpu:2", "devices.split=tensor:2,1,3"}};
     int32_t ids[N_IDS];
     make_ids(ids, N_IDS);
-    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+    for (size_t m = 0; m < sizeof some / sizeof some[0]; m++) {
         const char *plain[] = {"cpu.threads=2", "memory.context=128", NULL};
-        if (!here(models[m]))
+        if (!here(some[m]))
             continue;
-        stator *s = harness_start(models[m], plain);
+        stator *s = harness_start(some[m], plain);
         float *expected = harness_logits(s, ids, N_IDS);
         stator_close(s);
         for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
             const char *sets[] = {splits[i][0],    splits[i][1],         "memory.batch=32",
                                   "cpu.threads=2", "memory.context=128", NULL};
-            compare(models[m], sets, ids, expected);
+            compare(some[m], sets, ids, expected);
         }
         free(expected);
     }
@@ -234,15 +279,17 @@ static void texts_of(const char *model) {
     int32_t ids[64];
     make_ids(ids, 64);
     static struct harness_text expected[2 * REQUESTS], got[2 * REQUESTS];
-    for (size_t devices = 1; devices <= 4; devices++) {
-        const char *sets[] = {uses[devices - 1],
+    for (size_t devices = 1; devices <= 6; devices++) {
+        const bool grouped = devices > 4; /* four devices in two groups */
+        const char *sets[] = {uses[grouped ? 3 : devices - 1],
                               devices > 1 ? "devices.split=tensor" : "devices.split=auto",
                               "memory.context=256",
                               "memory.sequences=3",
                               "memory.batch=16",
                               "cpu.threads=2",
                               devices % 2 == 0 ? "server.checkpoints=4" : "server.checkpoints=0",
-                              devices == 3 ? "speculation.mode=ngram" : "speculation.mode=off",
+                              devices % 3 == 0 ? "speculation.mode=ngram" : "speculation.mode=off",
+                              grouped ? "devices.groups=2" : "devices.groups=1",
                               NULL};
         memset(got, 0, sizeof got);
         stator *s = harness_start(model, sets);
@@ -258,18 +305,18 @@ static void texts_of(const char *model) {
             if (devices == 1)
                 expected[i] = got[i];
             if (memcmp(got[i].ids, expected[i].ids, got[i].n * sizeof(int32_t)) != 0)
-                fail_msg("%s: text %u differs with %zu devices", model, i, devices);
+                fail_msg("%s: text %u differs in run %zu", model, i, devices);
         }
     }
 }
 
 static void texts(void **state) {
     (void)state;
-    static const char *const models[] = {"configs/demo.gguf", ORACLE("gemma3"), ORACLE("gpt-oss"),
-                                         ORACLE("qwen35")};
-    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
-        if (here(models[m]))
-            texts_of(models[m]);
+    static const char *const some[] = {"configs/demo.gguf", ORACLE("gemma3"), ORACLE("gpt-oss"),
+                                       ORACLE("qwen35")};
+    for (size_t m = 0; m < sizeof some / sizeof some[0]; m++)
+        if (here(some[m]))
+            texts_of(some[m]);
 }
 
 static void refuse(const char *model, const char *const *sets, size_t n_sets, const char *text) {
@@ -288,7 +335,7 @@ static void refused(void **state) {
     (void)state;
     static const struct {
         const char *model;
-        const char *sets[2];
+        const char *sets[2]; /* the second one may take "tensor" back */
         const char *text;
     } cases[] = {
         {"configs/demo.gguf", {"devices.use=cpu:0", "transfer.mode=auto"}, "two devices or more"},
@@ -297,6 +344,13 @@ static void refused(void **state) {
         {"configs/demo.gguf", {"devices.use=auto", "transfer.mode=auto"}, "two devices or more"},
         {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "transfer.mode=staged"}, "transfer.mode"},
         {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "speculation.mode=mtp"}, "speculation.mode"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1,cpu:2", "devices.groups=2"}, "groups of one size"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "devices.groups=2"}, "of two devices or more"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "devices.groups=1,0"}, "whole number from 1"},
+        {"configs/demo.gguf", {"devices.split=auto", "devices.groups=2"}, "devices.split"},
+        {ORACLE("quant-q4_k"),
+         {SIX, "devices.groups=3"},
+         "3 groups of devices are too many for the 2 layers"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *sets[] = {"devices.split=tensor", cases[i].sets[0], cases[i].sets[1]};
@@ -307,8 +361,8 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(architectures),
-                                       cmocka_unit_test(many),   cmocka_unit_test(uneven),
-                                       cmocka_unit_test(kinds),  cmocka_unit_test(texts),
-                                       cmocka_unit_test(refused)};
+                                       cmocka_unit_test(many),   cmocka_unit_test(groups),
+                                       cmocka_unit_test(uneven), cmocka_unit_test(kinds),
+                                       cmocka_unit_test(texts),  cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

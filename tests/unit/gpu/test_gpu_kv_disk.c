@@ -22,7 +22,7 @@ static const char *const plain[] = {"devices.use=cpu:0",  "server.prefix_cache=f
 /* Of the next child, or of the CPU in this process. */
 static const char *model;
 static struct {
-    const char *use, *split, *batch, *name;
+    const char *use, *split, *batch, *name, *groups;
     bool first; /* nobody has written files before */
 } now;
 
@@ -34,6 +34,7 @@ static void converse(void) {
     const char *sets[] = {now.use,
                           now.split,
                           now.batch,
+                          now.groups,
                           "memory.context=256",
                           "memory.sequences=3",
                           "cpu.threads=2",
@@ -48,18 +49,21 @@ static void converse(void) {
 }
 
 static const struct engine {
-    const char *zesim, *use, *split, *batch;
+    const char *zesim, *use, *split, *batch, *groups;
 } engines[] = {
-    {NULL, "devices.use=cpu:0", "devices.split=auto", "memory.batch=64"},
-    {"devices=1," SMALL, "devices.use=level_zero:0", "devices.split=auto", "memory.batch=40"},
+    {NULL, "devices.use=cpu:0", "devices.split=auto", "memory.batch=64", NULL},
+    {"devices=1," SMALL, "devices.use=level_zero:0", "devices.split=auto", "memory.batch=40", NULL},
     {"devices=2," SMALL, "devices.use=\"level_zero:0, level_zero:1\"", "devices.split=auto",
-     "memory.batch=64"},
+     "memory.batch=64", NULL},
     {"devices=2,peer=none," SMALL, "devices.use=\"level_zero:0, level_zero:1\"", "devices.split=auto",
-     "memory.batch=70"},
-    {"devices=1," SMALL, "devices.use=\"cpu:0, level_zero:0\"", "devices.split=auto", "memory.batch=90"},
-    {NULL, "devices.use=\"cpu:0, cpu:1\"", "devices.split=auto", "memory.batch=33"},
+     "memory.batch=70", NULL},
+    {"devices=1," SMALL, "devices.use=\"cpu:0, level_zero:0\"", "devices.split=auto", "memory.batch=90",
+     NULL},
+    {NULL, "devices.use=\"cpu:0, cpu:1\"", "devices.split=auto", "memory.batch=33", NULL},
     {"devices=2," SMALL, "devices.use=\"level_zero:0, level_zero:1\"", "devices.split=tensor",
-     "memory.batch=64"},
+     "memory.batch=64", NULL},
+    {"devices=4," SMALL, "devices.use=\"level_zero:0, level_zero:1, level_zero:2, level_zero:3\"",
+     "devices.split=tensor:1,1,2,1", "memory.batch=64", "devices.groups=3,5"},
 };
 
 /* One after the other, in one folder: every further one finds what those before have left. */
@@ -70,6 +74,7 @@ static void converse_all(size_t n) {
         now.use = engines[i].use;
         now.split = engines[i].split;
         now.batch = engines[i].batch;
+        now.groups = engines[i].groups != NULL ? engines[i].groups : "devices.groups=1";
         now.first = i == 0;
         if (engines[i].zesim != NULL)
             zesim_run(engines[i].zesim, converse);
@@ -82,7 +87,7 @@ static void dense(void **state) {
     (void)state;
     ZESIM_NEED();
     model = "configs/demo.gguf";
-    converse_all(7);
+    converse_all(8);
 }
 
 static struct gguf_writer hybrid(char path[GGUF_WRITER_PATH]) {

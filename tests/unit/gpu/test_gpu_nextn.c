@@ -11,12 +11,12 @@
 #define SMALL "slices=1,subslices=1,eus=8,threads=8"
 
 /* Of the next child. */
-static const char *model, *use, *split;
+static const char *model, *use, *split, *groups = "devices.groups=1";
 static const struct peer_model *shape;
 static struct nextn_expected expected[NEXTN_PROMPTS];
 
 static void answers(void) {
-    const char *const sets[] = {use, split, "memory.driver_reserve=1MiB", NULL};
+    const char *const sets[] = {use, split, groups, "memory.driver_reserve=1MiB", NULL};
     for (uint32_t i = 0; i < NEXTN_PROMPTS; i += 2) {
         nextn_play(model, shape, &expected[i], -1, sets);
         nextn_play(model, shape, &expected[i], 0.6f, sets);
@@ -40,6 +40,11 @@ static void right(void **state) {
     zesim_run("devices=2," SMALL, answers);
     split = "devices.split=tensor:3,2";
     zesim_run("devices=2,order=shuffle,seed=3," SMALL, answers);
+    use = "devices.use=\"level_zero:0, level_zero:1, level_zero:2, level_zero:3\"";
+    split = "devices.split=tensor";
+    groups = "devices.groups=2";
+    zesim_run("devices=4," SMALL, answers);
+    groups = "devices.groups=1";
     gguf_writer_free(&w);
 }
 

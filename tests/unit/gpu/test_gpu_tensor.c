@@ -30,6 +30,7 @@ static void make_ids(uint32_t vocab) {
 /* Of the next child: a model, or a range of peer models; settings. */
 static struct {
     const char *model, *use, *split, *more, *also;
+    const char *groups; /* NULL: all devices are one */
     size_t first, end;
     const char *says;
 } now;
@@ -38,6 +39,7 @@ static struct {
  * an op of the model. */
 static float *logits_of(const char *model, const char *use, const char *split, const char *more, uint32_t n,
                         size_t *bytes) {
+    const bool grouped = use != NULL && now.groups != NULL;
     const char *sets[] = {use != NULL ? use : "devices.use=cpu:0",
                           "memory.context=576",
                           "cpu.threads=2",
@@ -45,8 +47,9 @@ static float *logits_of(const char *model, const char *use, const char *split, c
                           "devices.deadline=3600",
                           split != NULL ? split : "devices.split=auto",
                           more != NULL ? more : "memory.batch=64",
+                          grouped ? now.groups : "devices.groups=1",
                           NULL};
-    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 7};
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 8};
     stator *s = NULL;
     stator_error e = {0};
     if (stator_open(&o, &s, &e) != STATOR_OK || stator_start(s, &e) != STATOR_OK) {
@@ -78,6 +81,18 @@ static void compare(const char *model, const char *use, const char *split, const
     CHECK(zesim_counter("violations") == 0);
 }
 
+/* Its layers cannot be two devices'. */
+static bool needs_all_layers(const char *model) {
+    const char *sets[] = {"devices.use=cpu:0,cpu:1"};
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = 1};
+    stator *s = NULL;
+    stator_error e = {0};
+    const bool can = stator_open(&o, &s, &e) == STATOR_OK && stator_plan(s, &e) == STATOR_OK;
+    CHECK(can || strstr(e.text, "devices are too many") != NULL);
+    stator_close(s);
+    return !can;
+}
+
 /* A small model of every architecture, of odd shapes, whose layers GPUs have kernels for. */
 static void architectures_of(void) {
     for (size_t i = now.first; i < now.end; i++) {
@@ -91,6 +106,11 @@ static void architectures_of(void) {
         CHECK(gguf_writer_memory_path(&w, path) != NULL);
         compare(path, i % 3 == 0 ? THREE : TWO,
                 i % 3 == 0 ? "devices.split=tensor:1,3,2" : "devices.split=tensor", "memory.batch=24", 40);
+        if (i % 3 == 1 && !needs_all_layers(path)) {
+            now.groups = "devices.groups=2";
+            compare(path, FOUR, "devices.split=tensor:2,1,1,3", "memory.batch=24", 40);
+            now.groups = NULL;
+        }
         gguf_writer_free(&w);
     }
     CHECK(compared > 0 || now.end - now.first < 10);
@@ -101,7 +121,7 @@ static void architectures(void **state) {
     ZESIM_NEED();
     for (now.first = 0; now.first < PEER_MODELS; now.first = now.end) {
         now.end = ARITH_MIN(now.first + 10, (size_t)PEER_MODELS);
-        zesim_run("devices=3," SMALL, architectures_of);
+        zesim_run("devices=4," SMALL, architectures_of);
     }
 }
 
@@ -112,6 +132,30 @@ static void chunks_of(void) {
     compare(DEMO, THREE, "devices.split=tensor:1,1,5", "memory.batch=64", 70);
     compare(DEMO, FOUR, "devices.split=tensor", "memory.batch=33", 70);
     compare(DEMO, TWO, "devices.split=tensor", "memory.batch=512", 140);
+}
+
+/* Two groups, with even and uneven shares, and layers in proportions; the GPUs of one group may be
+ * processors.
+ */
+static void groups_of(void) {
+    now.groups = "devices.groups=2";
+    compare(DEMO, FOUR, "devices.split=tensor", "memory.batch=1", 9);
+    compare(DEMO, FOUR, "devices.split=tensor:3,1,1,2", "memory.batch=7", 40);
+    compare(DEMO, "devices.use=\"level_zero:0, level_zero:1, cpu:0, cpu:1\"", "devices.split=tensor",
+            "memory.batch=33", 70);
+    now.groups = "devices.groups=7,1";
+    compare(DEMO, FOUR, "devices.split=tensor", "memory.batch=512", 140);
+    compare(DEMO, "devices.use=\"cpu:0, cpu:1, level_zero:3, level_zero:2\"", "devices.split=tensor:1,1,5,2",
+            "memory.batch=64", 70);
+    now.groups = NULL;
+}
+
+static void groups(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    zesim_run("devices=4,order=shuffle,seed=5," SMALL, groups_of);
+    zesim_run("devices=4,peer.0.1=none,peer.1.2=none," SMALL, groups_of);
+    zesim_run("devices=4,peer=none," SMALL, groups_of);
 }
 
 static void chunks(void **state) {
@@ -241,6 +285,7 @@ static void converse(void) {
                                         "cpu.threads=2",      NULL};
     const char *sets[] = {now.use,
                           "devices.split=tensor",
+                          now.groups != NULL ? now.groups : "devices.groups=1",
                           now.more,
                           "memory.batch=40",
                           "memory.context=256",
@@ -276,9 +321,15 @@ static void conversations(void **state) {
     now.also = "speculation.model=" DEMO;
     zesim_run("devices=2," SMALL, converse);
     now.also = NULL;
+    now.use = FOUR;
+    now.groups = "devices.groups=2";
+    now.more = "speculation.mode=ngram";
+    zesim_run("devices=4," SMALL, converse);
     now.model = gguf_writer_memory_path(&w, path);
-    now.use = THREE;
     now.more = "speculation.mode=off";
+    zesim_run("devices=4,peer.0.1=none,peer.1.2=none," SMALL, converse);
+    now.groups = NULL;
+    now.use = THREE;
     zesim_run("devices=3,peer.0.1=none," SMALL, converse);
     gguf_writer_free(&w);
 }
@@ -332,10 +383,10 @@ static void faults(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(architectures), cmocka_unit_test(chunks),
-                                       cmocka_unit_test(routes),        cmocka_unit_test(automatic),
-                                       cmocka_unit_test(refused),       cmocka_unit_test(conversations),
-                                       cmocka_unit_test(spilled),       cmocka_unit_test(faults)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(architectures), cmocka_unit_test(chunks),    cmocka_unit_test(groups),
+        cmocka_unit_test(routes),        cmocka_unit_test(automatic), cmocka_unit_test(refused),
+        cmocka_unit_test(conversations), cmocka_unit_test(spilled),   cmocka_unit_test(faults)};
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,18 +147,27 @@ static void assert_same(const struct prefix_play_request *a, const struct prefix
     assert_memory_equal(a->told, b->told, a->n * sizeof *a->told);
 }
 
-/* A split by heads has the files of any other. */
+/* A split by heads has the files of any other, and so have groups that split by heads. */
 static void by_heads(void **state) {
     const char *one[] = {"memory.context=256", "cpu.threads=2", kv_folder_set, NULL};
     const char *heads[] = {"memory.context=256",      "cpu.threads=2",        kv_folder_set,
                            "devices.use=cpu:0,cpu:1", "devices.split=tensor", NULL};
+    const char *groups[] = {"memory.context=256",
+                            "cpu.threads=2",
+                            kv_folder_set,
+                            "devices.use=cpu:0,cpu:1,cpu:2,cpu:3",
+                            "devices.split=tensor:1,2,3,1",
+                            "devices.groups=1,2",
+                            NULL};
     stator_stats t;
     (void)state;
     const struct prefix_play_request fresh = ask(plain, 200, &t);
-    for (int i = 0; i < 3; i++) {
-        const struct prefix_play_request r = ask(i == 1 ? one : heads, 200, &t);
+    for (int i = 0; i < 6; i++) {
+        if (i == 3)
+            (void)kv_folder_each(0, kv_folder_remove_file);
+        const struct prefix_play_request r = ask(i == 1 || i == 4 ? one : i < 3 ? heads : groups, 200, &t);
         assert_same(&fresh, &r);
-        assert_int_equal(r.n_cached, i == 0 ? 0 : 192);
+        assert_int_equal(r.n_cached, i % 3 == 0 ? 0 : 192);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Guesses of a model's MTP head: each is the one that tools/reference_logits.py computed in float64
- * (tests/data/peer_guesses.txt), on one device, on two with a part of the layers and on two and three by
- * tensor, whatever the prompt's chunks, also behind guesses that were kept; and what is refused. */
+ * (tests/data/peer_guesses.txt), on one device, on two with a part of the layers, on two and three by tensor
+ * and on two groups of two, whatever the prompt's chunks, also behind guesses that were kept; and what is
+ * refused. */
 #include "hybrid_model.h"
 #include "nextn_play.h"
 
@@ -18,13 +19,16 @@ static void right(void **state) {
         *const one[] = {"devices.use=cpu:0", NULL},
                *const two[] = {"devices.use=cpu:0,cpu:1", NULL}, *const scalar[] = {"cpu.tier=scalar", NULL},
                *const tensor[] = {"devices.use=cpu:0,cpu:1", "devices.split=tensor", NULL},
-               *const uneven[] = {"devices.use=cpu:0,cpu:1,cpu:2", "devices.split=tensor:3,1,2", NULL};
+               *const uneven[] = {"devices.use=cpu:0,cpu:1,cpu:2", "devices.split=tensor:3,1,2", NULL},
+               *const groups[] = {"devices.use=cpu:0,cpu:1,cpu:2,cpu:3", "devices.split=tensor",
+                                  "devices.groups=2", NULL};
     for (uint32_t i = 0; i < NEXTN_PROMPTS; i++) {
         nextn_play(path, m, &x[i], -1, one);
         nextn_play(path, m, &x[i], 0.6f, i % 2 ? one : two);
         nextn_play(path, m, &x[i], 1, i % 2 ? two : scalar);
         nextn_play(path, m, &x[i], i % 2 ? 1 : 0.6f, i % 2 ? tensor : uneven);
         nextn_play(path, m, &x[i], -1, i % 2 ? uneven : tensor);
+        nextn_play(path, m, &x[i], i % 2 ? 0.6f : 1, groups);
     }
     gguf_writer_free(&w);
 }

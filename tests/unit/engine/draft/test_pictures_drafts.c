@@ -142,6 +142,8 @@ static void qwen35(void **state) {
         {"speculation.mode=mtp", "speculation.tokens=4", "memory.batch=14"},
         {"speculation.mode=mtp", "speculation.tokens=4", "devices.use=cpu:0, cpu:1", "memory.batch=16"},
         {"speculation.mode=mtp", "speculation.tokens=4", "devices.use=cpu:0, cpu:1", "devices.split=tensor"},
+        {"speculation.mode=mtp", "devices.groups=2", "devices.use=cpu:0, cpu:1, cpu:2, cpu:3",
+         "devices.split=tensor"},
         {"speculation.mode=mtp", "speculation.tokens=4", "cpu.tier=scalar", "memory.sequences=3"}};
     static const char *const drafted[][SETS] = {{"speculation.mode=off"},
                                                 {"speculation.mode=draft", "itself", "memory.batch=16"}};
