@@ -124,6 +124,8 @@ INLINE int dot_add(char4 a, char4 b, int c) {
  * rounds, in each of which every lane gives one word to one lane: 8 rounds for A, 2 + 4 for B, 8 for the
  * sums, of both sub-groups together. Intel's engine needs none of them. */
 typedef short short8 __attribute__((ext_vector_type(8)));
+typedef unsigned char uchar;
+typedef uchar uchar8 __attribute__((ext_vector_type(8)));
 typedef unsigned short ushort;
 typedef ushort ushort8 __attribute__((ext_vector_type(8)));
 typedef uint uint2 __attribute__((ext_vector_type(2)));
@@ -184,7 +186,10 @@ INLINE uint sub_group_number(void) {
 BLOCK_READ(read2, "_Z27intel_sub_group_block_read2PU3AS1Kj", 1, uint, uint2, 2)
 BLOCK_READ(read4, "_Z27intel_sub_group_block_read4PU3AS1Kj", 1, uint, uint4, 4)
 BLOCK_READ(read8, "_Z27intel_sub_group_block_read8PU3AS1Kj", 1, uint, uint8, 8)
+BLOCK_READ(read_uc8, "_Z30intel_sub_group_block_read_uc8PU3AS1Kh", 1, uchar, uchar8, 8)
+#if !FRAGMENTS
 BLOCK_READ(read_us8, "_Z30intel_sub_group_block_read_us8PU3AS3Kt", 3, ushort, ushort8, 8)
+#endif
 uint read1(const __attribute__((address_space(1))) uint *p) __asm__("_Z26intel_sub_group_block_readPU3AS1Kj");
 INLINE uint read1(const __attribute__((address_space(1))) uint *p) {
     return p[sub_group_item()];
@@ -200,6 +205,12 @@ INLINE static int from_lane(int x, uint lane) {
     int y;
     __asm__("shfl.sync.idx.b32 %0, %1, %2, 31, -1;" : "=r"(y) : "r"(x), "r"(lane));
     return y;
+}
+
+/* Of a number of a sub-group that all its lanes have already, as compilers are told. */
+uint broadcast(uint x, uint from) __asm__("_Z19sub_group_broadcastjj");
+INLINE uint broadcast(uint x, uint from) {
+    return (uint)from_lane((int)x, (lane_id() & 16u) + from);
 }
 
 /* out[n] = in[(n + by) % 4] */
@@ -241,6 +252,7 @@ INLINE static struct rows rows_of(int8 b, uint lane) {
     return (struct rows){x[0], x[1], y[0], y[1], x[2], x[3], y[2], y[3]};
 }
 
+#if !FRAGMENTS
 INLINE static int joined(short low, short high) {
     return (int)((uint)(unsigned short)low | (uint)(unsigned short)high << 16);
 }
@@ -274,6 +286,7 @@ INLINE static void columns_of(short8 a, int *out, uint lane) {
         out[n] = from_lane(w[n], 8 * ((n + c) & 3) + at);
     rotate(out, 0u - c);
 }
+#endif
 
 INLINE static void multiply(int a0, int a1, int a2, int a3, int b0, int b1, int *c) {
     __asm__("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -282,33 +295,70 @@ INLINE static void multiply(int a0, int a1, int a2, int a3, int b0, int b1, int 
             : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
 }
 
+#if FRAGMENTS
+/* Modules of products: their a is always what read_us8 loaded, so it lies as mma's B from the beginning,
+ * words q and q + 4 of row `lane / 4`, for mma 0 and for mma 1. */
+short8 read_rows(const __attribute__((address_space(3)))
+                 ushort *p) __asm__("_Z30intel_sub_group_block_read_us8PU3AS3Kt");
+INLINE short8 read_rows(const __attribute__((address_space(3))) ushort *p) {
+    typedef const __attribute__((address_space(3))) int *words;
+    uint lane = lane_id(), at = (lane >> 2) * 8 + (lane & 3), mine = (uint)(ulong)p;
+    uint other = (uint)from_lane((int)mine, lane ^ 16);
+    words first = (words)(ulong)(lane < 16 ? mine : other), second = (words)(ulong)(lane < 16 ? other : mine);
+    int w[4] = {first[at], first[at + 4], second[at], second[at + 4]};
+    short8 r;
+    __builtin_memcpy(&r, w, sizeof r);
+    return r;
+}
+#endif
+
+/* The sums of both mma go through local memory, 320 words of each warp: row i there has the 8 sums of lane i.
+ * Rows are 8 words, with 8 more after each four, and of every second four the halves change places: neither
+ * the writers nor the readers then meet in a bank. */
+#define WARPS 16
+static __attribute__((address_space(3))) int sums_of_warps[WARPS * 320];
+
+INLINE static uint sums_row(uint row, uint word) {
+    return (row * 8 + row / 4 * 8 + (word ^ (row & 4))) * 4;
+}
+
+/* x, y: of the rows of mma 0 and 1 that this lane's four lanes have, the first and the second. */
+INLINE static int8 gather(const int *zero, const int *one, uint lane) {
+    uint warp = (uint)(ulong)sums_of_warps + ((uint)__nvvm_read_ptx_sreg_tid_x() >> 5) * 1280;
+    uint m = lane >> 2 & 3, q = lane & 3, late = lane >= 16 ? 2 : 0;
+    uint to_zero = warp + sums_row(4 * m + late, 2 * q),
+         to_one = warp + sums_row(16 + 4 * m + (2 - late), 2 * q);
+    uint low = warp + sums_row(lane, 0), high = warp + sums_row(lane, 4);
+    int r[8];
+    __asm__ volatile("bar.warp.sync 0xffffffff;\n\t"
+                     "st.shared.v2.b32 [%8], {%12, %13};\n\t"
+                     "st.shared.v2.b32 [%8+32], {%14, %15};\n\t"
+                     "st.shared.v2.b32 [%9], {%16, %17};\n\t"
+                     "st.shared.v2.b32 [%9+32], {%18, %19};\n\t"
+                     "bar.warp.sync 0xffffffff;\n\t"
+                     "ld.shared.v4.b32 {%0, %1, %2, %3}, [%10];\n\t"
+                     "ld.shared.v4.b32 {%4, %5, %6, %7}, [%11];"
+                     : "=&r"(r[0]), "=&r"(r[1]), "=&r"(r[2]), "=&r"(r[3]), "=&r"(r[4]), "=&r"(r[5]),
+                       "=&r"(r[6]), "=&r"(r[7])
+                     : "r"(to_zero), "r"(to_one), "r"(low), "r"(high), "r"(zero[0]), "r"(zero[1]),
+                       "r"(zero[2]), "r"(zero[3]), "r"(one[0]), "r"(one[1]), "r"(one[2]), "r"(one[3]));
+    return (int8){r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]};
+}
+
 int8 matrix_mad(short8 a, int8 b, int8 c) __asm__("_Z36intel_sub_group_i8_i8_matrix_mad_k32Dv8_sDv8_iS0_");
 INLINE int8 matrix_mad(short8 a, int8 b, int8 c) {
-    uint lane = lane_id(), q = lane & 3;
+    uint lane = lane_id();
     int second = lane >= 16;
     struct rows r = rows_of(b, lane);
     int w[4], zero[4], one[4];
+#if FRAGMENTS
+    __builtin_memcpy(w, &a, sizeof w);
+#else
     columns_of(a, w, lane);
+#endif
     multiply(second ? r.b0 : r.a0, second ? r.b1 : r.a1, second ? r.b2 : r.a2, second ? r.b3 : r.a3, w[0],
              w[1], zero);
     multiply(second ? r.a0 : r.b0, second ? r.a1 : r.b1, second ? r.a2 : r.b2, second ? r.a3 : r.b3, w[2],
              w[3], one);
-    /* Of rows 0, 1 (own sub-group) and 2, 3 (the other) the sums of a's rows 2 q and 2 q + 1. */
-    int x[4] = {second ? one[0] : zero[0], second ? one[2] : zero[2], second ? zero[0] : one[0],
-                second ? zero[2] : one[2]};
-    int y[4] = {second ? one[1] : zero[1], second ? one[3] : zero[3], second ? zero[1] : one[1],
-                second ? zero[3] : one[3]};
-    rotate(x, q); /* to lane (q + n) % 4 in round n */
-    rotate(y, q);
-    uint other = q & 2 ? 16u : 0u;
-    for (uint n = 0; n < 4; n++) {
-        uint from = ((lane & ~3u) | ((q - n) & 3)) ^ other;
-        x[n] = from_lane(x[n], from);
-        y[n] = from_lane(y[n], from);
-    }
-    reverse(x);
-    reverse(y);
-    rotate(x, 0u - q);
-    rotate(y, 0u - q);
-    return (int8){x[0], y[0], x[1], y[1], x[2], y[2], x[3], y[3]} + c;
+    return gather(zero, one, lane) + c;
 }

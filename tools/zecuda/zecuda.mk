@@ -28,10 +28,10 @@ $(ZECUDA_BUILD)/%.o: tools/zecuda/%.c
 	$(Q)$(CC) $(ZECUDA_FLAGS) -MMD -MP -c -o $@ $<
 
 # An instruction in assembler counts as one that may not return, over which loads are not joined, unless its mark says otherwise.
-build/ptx/builtins.bc: tools/zecuda/builtins.c
+build/ptx/builtins.bc build/ptx/fragments.bc: build/ptx/%.bc: tools/zecuda/builtins.c tools/zecuda/zecuda.mk
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_CL) --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 \
-	    -ffreestanding -O2 -ffp-contract=off -Wall -Wextra -Werror -emit-llvm -S -o $@.ll $<
+	    -DFRAGMENTS=$(if $(filter fragments,$*),1,0) -ffreestanding -O2 -ffp-contract=off -Wall -Wextra -Werror -emit-llvm -S -o $@.ll $<
 	$(Q)sed -i 's/{ nounwind readnone }/{ nounwind readnone willreturn }/' $@.ll
 	$(Q)$(CLANG_CL) -x ir $@.ll --target=nvptx64-nvidia-cuda -Wno-override-module -Xclang -disable-llvm-passes -emit-llvm -c -o $@
 
@@ -41,8 +41,8 @@ build/ptx/zecuda_exchange.ptx: tools/zecuda/exchange.cl tools/zecuda/exchange.h
 	$(Q)$(CLANG_CL) -x cl --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 \
 	    -cl-std=CL2.0 -O2 -Wall -Wextra -Werror -S -o $@ $<
 
-build/ptx/%.ptx: build/spirv/%.spv build/ptx/builtins.bc tools/zecuda/ptx_of
+build/ptx/%.ptx: build/spirv/%.spv build/ptx/builtins.bc build/ptx/fragments.bc tools/zecuda/ptx_of
 	$(if $(V),,@echo "  PTX $@")
-	$(Q)tools/zecuda/ptx_of build/ptx/builtins.bc $< $@
+	$(Q)tools/zecuda/ptx_of $(if $(filter dpas16_% each_dpas16_%,$*),build/ptx/fragments.bc,build/ptx/builtins.bc) $< $@
 
 -include $(ZECUDA_OBJECTS:.o=.d)

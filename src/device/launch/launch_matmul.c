@@ -147,6 +147,7 @@ struct scheme {
     uint32_t segments; /* of k */
     uint32_t split;    /* of the decode families segments at once, else tokens */
     uint32_t group;    /* work items */
+    bool alone;        /* DPAS16: a group has all places of a tile at once (cl_wide_sums.h) */
 };
 
 static enum family prefill_family(const struct launch_list *b, uint32_t set) {
@@ -170,10 +171,14 @@ static struct tile tile_of(enum family family, uint32_t set) {
     if (set >= SETS_INTEGER)
         return (struct tile){OPENCL_PREFILL_TOKENS,
                              set == SET_any ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
-    if (family >= DPAS8) {
-        const bool few = family == DPAS16 && set == SET_k_all;
-        return (struct tile){OPENCL_DPAS_TILE, OPENCL_DPAS_EACH / (few ? 2 : 1), OPENCL_DPAS_ROWS};
+    if (family == DPAS16) {
+        const bool few = set == SET_k || set == SET_k_all || set == SET_iq2_s;
+        const bool two = set == SET_q8_0 || set == SET_q4_1 || set == SET_q5_1 || set == SET_iq4_nl;
+        return (struct tile){OPENCL_WIDE_TILE, few ? OPENCL_WIDE_MIXED : OPENCL_WIDE_EACH,
+                             two ? OPENCL_WIDE_ROWS : 1};
     }
+    if (family == DPAS8)
+        return (struct tile){OPENCL_DPAS_TILE, OPENCL_DPAS_EACH, OPENCL_DPAS_ROWS};
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
@@ -218,12 +223,38 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
 static uint64_t staged_bytes(const struct tile *tile, enum family family, uint32_t set, uint32_t group) {
     if (family == FEW)
         return tile->each * tile->rows * (uint64_t)group * sizeof(float);
+    if (family == DPAS16 && set < SETS_INTEGER) /* at most; a group may have less */
+        return tile->tokens * (OPENCL_WIDE_STEP + OPENCL_WIDE_STEP / 32 * sizeof(float) +
+                               OPENCL_WIDE_STEP / 16 * sizeof(int16_t));
     return tile->tokens * (set >= SETS_INTEGER ? KERNELS_SEGMENT * sizeof(float)
                                                : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t));
 }
 
 /* A group is at most 64 hardware threads, and the compiler may choose 8 items per thread. */
 #define MOST_ITEMS 512u
+
+/* Local memory of DPAS16 for what epilogues need beside the tile. */
+#define WIDE_WORK(group) ((uint64_t)(group)*8 * sizeof(float))
+
+/* Places of a tile of `tokens` tokens and so many panels: each is a sub-group's (cl_wide_sums.h). */
+static uint32_t wide_places(const struct tile *tile, const struct graph_op *o, uint32_t panels,
+                            uint32_t tokens) {
+    return (uint32_t)arith_ceil_div(panels, graph_op_gated(o) ? 1 : tile->rows) * (tokens / tile->each);
+}
+
+/* Tokens of a tile of DPAS16, a power of 2: so many that a group has all its places at once, that it fits
+ * into local memory, and that `units` of tiles are enough groups for the device. */
+static uint32_t wide_tokens(const struct launch_list *b, const struct graph_op *o, const struct tile *tile,
+                            uint32_t panels, uint32_t units) {
+    const uint32_t rows = rows_of(b, o), most = ARITH_MIN(b->traits->max_group, MOST_ITEMS) / 16;
+    uint32_t tokens = o->kind == GRAPH_EXPERTS ? OPENCL_DPAS_TILE : tile->tokens;
+    while (tokens > tile->each &&
+           (tokens / 2 >= rows || wide_places(tile, o, panels, tokens) > most ||
+            tokens * 16ull * panels * sizeof(float) + WIDE_WORK(MOST_ITEMS) > b->traits->local_bytes ||
+            units * arith_ceil_div(rows, tokens) * (tokens > 64 ? 64 : 128) < b->traits->threads))
+        tokens /= 2;
+    return tokens;
+}
 
 /* Tokens of a tile or a pass of FEW: so many that it fits beside what else is in local memory, for `panels`
  * of a group; of a pass so few that, if passes are dealt out to groups, `units` of these fill half of the
@@ -234,13 +265,13 @@ static void choose_tokens(const struct launch_list *b, const struct graph_op *o,
         return;
     const uint32_t set = set_of(b->g, o), rows = rows_of(b, o);
     const struct tile tile = tile_of(w->family, set);
-    w->tokens = tile.tokens;
+    w->tokens = w->family == DPAS16 ? wide_tokens(b, o, &tile, panels, units) : tile.tokens;
     if (w->family == FEW) {
         w->tokens = (uint32_t)ARITH_MIN(arith_round_up(rows, tile.each), tile.tokens);
         while (w->tokens > tile.each && 64 * arith_ceil_div(rows, w->tokens) * units <= b->traits->threads)
             w->tokens = (uint32_t)arith_round_up(w->tokens / 2, tile.each);
     }
-    while (w->tokens > tile.each &&
+    while (w->family != DPAS16 && w->tokens > tile.each &&
            w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, w->family, set, MOST_ITEMS) >
                b->traits->local_bytes)
         w->tokens = (uint32_t)arith_round_up(w->tokens / 2, tile.each);
@@ -260,6 +291,12 @@ static void choose_group(const struct launch_list *b, const struct graph_op *o, 
             16 * (uint32_t)ARITH_MIN(places * ARITH_MIN(w->segments, DECODE_SPLIT), ARITH_MAX(most / 2, 1u));
         return;
     }
+    if (w->family == DPAS16) {
+        const uint32_t places = wide_places(&tile, o, panels, w->tokens);
+        w->group = 16 * ARITH_MIN((uint32_t)arith_round_up(places, 2), most / 2 * 2);
+        w->alone = 16 * places <= w->group;
+        return;
+    }
     if (w->family >= PREFILL) {
         uint32_t slots = (uint32_t)arith_ceil_div(panels, tile.rows) * (w->tokens / tile.each);
         w->group = 16 * ARITH_MIN((uint32_t)arith_round_up(slots, 2), most / 2 * 2);
@@ -269,17 +306,33 @@ static void choose_group(const struct launch_list *b, const struct graph_op *o, 
     w->group = 16 * w->split * ARITH_MAX(ARITH_MIN(panels, most / w->split), 1u);
 }
 
+/* Bytes of local memory for what cl_sums stages or adds up. */
+static uint64_t sums_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w) {
+    const uint32_t set = set_of(b->g, o);
+    struct tile tile = tile_of(w->family, set);
+    if (w->family == DPAS16)
+        tile.tokens = w->tokens;
+    return w->family < FEW ? (uint64_t)w->tokens * w->group * sizeof(float)
+                           : staged_bytes(&tile, w->family, set, w->group);
+}
+
 /* Bytes of local memory that cl_sums and the epilogues share. Making int8 takes three words of each item that
  * has eight values. */
 static uint64_t work_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                            uint32_t panels, uint64_t epilogue) {
-    const uint32_t set = set_of(b->g, o);
-    const struct tile tile = tile_of(w->family, set);
-    const uint64_t bytes = w->family < FEW ? (uint64_t)w->tokens * w->group * sizeof(float)
-                                           : staged_bytes(&tile, w->family, set, w->group);
+    uint64_t bytes = w->alone ? 0 : sums_bytes(b, o, w);
     uint64_t words =
         ARITH_MIN(3 * (uint64_t)w->group, (uint64_t)w->tokens * OPENCL_QUANTISE_WORDS(16 * panels));
-    return ARITH_MAX(ARITH_MAX(bytes, words * sizeof(uint32_t)), epilogue);
+    if (w->family == DPAS16 && graph_op_gated(o))
+        bytes = ARITH_MAX(bytes, WIDE_WORK(w->group));
+    return ARITH_MAX(ARITH_MAX(bytes, words * sizeof(uint32_t)), ARITH_MAX(epilogue, sizeof(float)));
+}
+
+/* Bytes of a tile of so many panels. */
+static uint64_t tile_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
+                           uint32_t panels) {
+    const uint64_t bytes = (uint64_t)w->tokens * panels * PANEL_ROWS * sizeof(float);
+    return w->alone ? ARITH_MAX(bytes, sums_bytes(b, o, w)) : bytes;
 }
 
 /* A run of units whose panels lie, for each weight, in at most two pieces one after the other. */
@@ -407,6 +460,8 @@ struct cut {
 
 /* Panels that a group should have: enough for its items. */
 static uint32_t panels_each(const struct scheme *w) {
+    if (w->family == DPAS16)
+        return 8;
     if (w->family >= PREFILL)
         return 16;
     return (w->family == FEW ? OPENCL_FEW_ROWS : 1) * (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
@@ -443,7 +498,8 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     const struct plain_shape s = {.unit = cut.unit, .panels = layout->panels};
     const uint32_t mine = (two && w.family < PREFILL ? 2 : 1) * (cut.unit / cut.together);
     uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
-    choose_tokens(b, o, &w, w.family < PREFILL ? mine : 16, cut.together == 1 ? units : UINT32_MAX);
+    choose_tokens(b, o, &w, w.family < PREFILL || w.family == DPAS16 ? mine : 16,
+                  cut.together == 1 ? units : UINT32_MAX);
     choose_group(b, o, &w, mine);
     CHECK(cut.unit % cut.together == 0 && w.tokens > 0 && w.group > 0 && w.group % 16 == 0);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
@@ -472,7 +528,7 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
                               .factor1 = launch_plain_weight(b, o->factor[1]),
                               .together = cut.together,
                               .arrivals = counts_at(b, arrivals),
-                              .tile = ARITH_MAX(w.tokens * 16 * mine, 256u) * sizeof(float),
+                              .tile = ARITH_MAX(tile_bytes(b, o, &w, mine), 256 * sizeof(float)),
                               .work = work_bytes(b, o, &w, s.unit, 0),
                           });
     }
@@ -542,7 +598,8 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     struct heads_shape s = {.n_heads = {of->heads, of->kv_heads, of->kv_heads},
                             .dim = {of->dim_k, of->dim_k, of->dim_v}};
     uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);
-    s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, of->kv_heads), 1u) : 1;
+    const uint32_t together = w.family == DPAS16 ? 128 / widest : 256 / widest;
+    s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(together, of->kv_heads), 1u) : 1;
     uint32_t panels = s.heads * widest / PANEL_ROWS;
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
     choose_tokens(b, o, &w, panels, units);
@@ -585,7 +642,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .k_norm = launch_plain_weight(b, normed && !q_only ? b->g->ops[rope].weight[1] : GRAPH_NONE),
             .inv_head = of->norm.inv_width,
             .eps = of->norm.eps,
-            .tile = w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float),
+            .tile = tile_bytes(b, o, &w, panels),
             .work = work_bytes(b, o, &w, 0, 8 * 128 * sizeof(float)),
         };
         stator_status st = launch_cache_of(b, &b->g->ops[rope], &args.kv);
@@ -596,66 +653,18 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     return STATOR_OK;
 }
 
-/* Rows of an expert that a product takes at once: one where most experts that have any have one. */
-static uint32_t experts_tile(const struct launch_list *b, const struct graph_experts *x) {
-    return (uint64_t)b->rows * x->used <= x->experts ? 1 : OPENCL_DPAS_TILE;
-}
-
 static uint64_t experts_items(const struct launch_list *b, const struct graph_experts *x) {
     const uint64_t slots = (uint64_t)b->rows * x->used;
-    return ARITH_MIN(slots, x->experts + slots / experts_tile(b, x));
+    return ARITH_MIN(slots, x->experts + slots / launch_experts_tile(b, x));
 }
 
 static struct scheme experts_scheme(const struct launch_list *b, const struct graph_op *o) {
     const uint32_t set = set_of(b->g, o);
-    struct scheme w = {.tokens = experts_tile(b, &o->experts)};
+    struct scheme w = {.tokens = launch_experts_tile(b, &o->experts)};
     w.family = w.tokens == 1 ? DECODE1 : prefill_family(b, set);
     w.kernel = kernel_of(w.family, set, EXPERTS);
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
     return w;
-}
-
-stator_status launch_route(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op];
-    const struct graph_experts *x = &o->experts;
-    const uint64_t slots = (uint64_t)b->g->want.batch * x->used;
-    struct launch *l = launch_add(b, LAUNCH_ROUTE, op, OPENCL_GROUP, b->rows);
-    launch_put_route(b, l,
-                     &(struct launch_route_arguments){
-                         .logits = launch_floats(b, o->in),
-                         .width = b->g->values[o->in].width,
-                         .routes = launch_floats(b, o->out),
-                         .bias = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
-                         .biased = o->n_weights > 0,
-                         .experts = x->experts,
-                         .used = x->used,
-                         .groups = ARITH_MAX(x->groups, 1u),
-                         .groups_used = x->groups_used,
-                         .slots = slots,
-                         .how = x->how,
-                         .scale = x->scale,
-                         .key = x->experts * sizeof(uint32_t),
-                         .flag = x->experts * sizeof(uint32_t),
-                         .weight = EXPERTS_MAX_USED * sizeof(float),
-                         .lane = 128 * sizeof(float),
-                     });
-    l = launch_add(b, LAUNCH_GROUP_SLOTS, op, OPENCL_GROUP, 1);
-    launch_put_group_slots(b, l,
-                           &(struct launch_group_slots_arguments){
-                               .routes = launch_floats(b, o->out),
-                               .experts = x->experts,
-                               .used = x->used,
-                               .slots = slots,
-                               .rows = x->rows,
-                               .align = x->align,
-                               .tile = experts_tile(b, x),
-                               .count = x->experts * sizeof(uint32_t),
-                               .taken = x->experts * sizeof(uint32_t),
-                               .items = x->experts * sizeof(uint32_t),
-                               .begin = x->experts * sizeof(uint32_t),
-                               .some = OPENCL_GROUP * sizeof(uint32_t),
-                           });
-    return STATOR_OK;
 }
 
 /* Experts from `expert` to *end that a launch takes: whose matrices lie, for each weight, in at most two
@@ -779,7 +788,7 @@ stator_status launch_each(struct launch_list *b, uint32_t op) {
                             .out_stride = o->heads.out_stride,
                             .factor0 = launch_plain_weight(b, o->factor[0]),
                             .biased = biased_bits(o),
-                            .tile = w.tokens * 16 * (uint64_t)unit * sizeof(float),
+                            .tile = tile_bytes(b, o, &w, unit),
                             .work = work_bytes(b, o, &w, unit, 0),
                         });
     }
@@ -807,7 +816,9 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_value *out = &b->g->values[to];
     struct scheme w = experts_scheme(b, o);
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
-    uint32_t unit = w.family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w.segments, 8u));
+    uint32_t unit = w.family == DPAS16    ? 8
+                    : w.family >= PREFILL ? 16
+                                          : (uint32_t)arith_ceil_div(8, ARITH_MIN(w.segments, 8u));
     unit = ARITH_MIN(unit, layout->panels);
     if (gated && out->forms & GRAPH_I8_256)
         unit = 16;
@@ -830,34 +841,32 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                                         : near ? slots.weight[1]
                                                : run_weight(b, l, o, 1, &r, &at);
         b->streamed += l->n_copies > 0;
-        launch_put_experts(
-            b, l,
-            &(struct launch_experts_arguments){
-                .in = launch_source_of(b, o),
-                .w0 = w0,
-                .w1 = w1,
-                .rows = layout->rows,
-                .unit = unit,
-                .split = w.split,
-                .gated = gated ? (uint32_t)o->epilogue : 0, /* OPENCL_SWIGLU, OPENCL_GEGLU */
-                .gather = opens,                            /* rows of `in` are tokens */
-                .routes = near ? slots.routes : launch_floats(b, x->routes),
-                .slots = (uint64_t)b->g->want.batch * x->used,
-                .first = r.first,
-                .end = r.end,
-                .out = launch_forms_of(b, to, gated ? forms_wanted(out) : GRAPH_F32),
-                .bias0 = near ? slots.bias[0] : launch_plain_weight(b, o->bias[0]),
-                .bias1 = near ? slots.bias[1] : launch_plain_weight(b, o->bias[1]),
-                .biased = biased_bits(o),
-                .factor0 = near ? slots.factor[0] : launch_plain_weight(b, o->factor[0]),
-                .factor1 = near ? slots.factor[1] : launch_plain_weight(b, o->factor[1]),
-                .clamped = x->clamped,
-                .alpha = x->alpha,
-                .limit = x->limit,
-                .tile =
-                    w.tokens * 16 * (uint64_t)(gated && w.family < PREFILL ? 2 * unit : unit) * sizeof(float),
-                .work = work_bytes(b, o, &w, unit, 0),
-            });
+        launch_put_experts(b, l,
+                           &(struct launch_experts_arguments){
+                               .in = launch_source_of(b, o),
+                               .w0 = w0,
+                               .w1 = w1,
+                               .rows = layout->rows,
+                               .unit = unit,
+                               .split = w.split,
+                               .gated = gated ? (uint32_t)o->epilogue : 0, /* OPENCL_SWIGLU, OPENCL_GEGLU */
+                               .gather = opens,                            /* rows of `in` are tokens */
+                               .routes = near ? slots.routes : launch_floats(b, x->routes),
+                               .slots = (uint64_t)b->g->want.batch * x->used,
+                               .first = r.first,
+                               .end = r.end,
+                               .out = launch_forms_of(b, to, gated ? forms_wanted(out) : GRAPH_F32),
+                               .bias0 = near ? slots.bias[0] : launch_plain_weight(b, o->bias[0]),
+                               .bias1 = near ? slots.bias[1] : launch_plain_weight(b, o->bias[1]),
+                               .biased = biased_bits(o),
+                               .factor0 = near ? slots.factor[0] : launch_plain_weight(b, o->factor[0]),
+                               .factor1 = near ? slots.factor[1] : launch_plain_weight(b, o->factor[1]),
+                               .clamped = x->clamped,
+                               .alpha = x->alpha,
+                               .limit = x->limit,
+                               .tile = tile_bytes(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit),
+                               .work = work_bytes(b, o, &w, unit, 0),
+                           });
     }
     if (o->epilogue == GRAPH_RELU2)
         launch_relu2(b, op, x->used);

@@ -153,6 +153,8 @@ void launch_take(struct launch_list *b, uint32_t op);
 /* At the last product: the sum of a token's experts. */
 void launch_mix(struct launch_list *b, uint32_t op);
 
+/* Rows of an expert that a product takes at once: one where most experts that have any have one. */
+uint32_t launch_experts_tile(const struct launch_list *b, const struct graph_experts *x);
 /* ROUTE and EXPERTS. */
 stator_status launch_route(struct launch_list *b, uint32_t op);
 stator_status launch_experts(struct launch_list *b, uint32_t op);

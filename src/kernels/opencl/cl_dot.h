@@ -14,7 +14,7 @@
 
 #define CL_SUMS (CL_ROWS * CL_TOKENS)
 #if CL_SUB_GROUP
-#define CL_ACCS (CL_TOKENS * 2 / CL_SUB_GROUP)
+#define CL_ACCS (CL_SUMS / 8 * 16 / CL_SUB_GROUP)
 typedef float8 cl_acc;
 #else
 #define CL_ACCS CL_SUMS
@@ -25,6 +25,8 @@ typedef float cl_acc;
     }
 #endif
 #define CL_SEGMENT    512
+/* Columns that a group stages at a time. */
+#define CL_STAGED     (CL_SUB_GROUP == 16 ? OPENCL_WIDE_STEP : CL_SEGMENT)
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
 #define CL_K_BITS                                                                                            \
     (1ul << CL_Q2_K | 1ul << CL_Q3_K | 1ul << CL_Q4_K | 1ul << CL_Q5_K | 1ul << CL_Q6_K | 1ul << CL_IQ2_S |  \
@@ -38,7 +40,8 @@ typedef float cl_acc;
 /* Rows of activations in the form that the weight multiplies: values (bytes, or floats), the scales of their
  * groups, sums of values. Row t of the values is at t * stride (in elements), beginning with the segment's
  * first. Scale or sum i of row t is at t * d_stride + i; in local memory (CL_TILES) at i * d_stride + t, so
- * that those of several rows are loaded at once. */
+ * that those of several rows are loaded at once. For the matrix engine with sub-groups of 16 `stride` is from
+ * one 32-block to the next, and sums of K types lie like the values, in a block for each 256. */
 struct cl_act {
     CL_ACT const uchar *q; /* or floats */
     CL_ACT const float *d;
@@ -418,21 +421,29 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 #endif
 #endif
 
-#if !defined CL_FEW && (CL_AHEAD > 1 || CL_SUB_GROUP) /* one row */
+#if !defined CL_FEW && (CL_AHEAD > 1 || CL_SUB_GROUP == 8) /* one row */
 #define CL_PANEL(panel) (panel)[0]
 #else
 #define CL_PANEL(panel) (panel)
 #endif
 
+/* What a segment is given: its first 32-block or super block, and the end; for the matrix engine with
+ * sub-groups of 16 how many, in terms that IGC sees to be one number for all items. */
+#if CL_SUB_GROUP == 16
+#define CL_BLOCKS(n) step *(CL_STAGED / (n)), min((uint)CL_STAGED / (n), cols / (n)-step * (CL_STAGED / (n)))
+#else
+#define CL_BLOCKS(n) first / (n), end / (n)
+#endif
+
 #define CL_CASE32(T)                                                                                         \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
-        cl_segment32(T, &p, CL_PANEL(panel), r, first / 32, end / 32, a, acc);                               \
+        cl_segment32(T, &p, CL_PANEL(panel), r, CL_BLOCKS(32), a, acc);                                          \
     }
 #define CL_CASE256(T)                                                                                        \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
-        cl_segment256(T, &p, CL_PANEL(panel), r, first / 256, end / 256, a, acc);                            \
+        cl_segment256(T, &p, CL_PANEL(panel), r, CL_BLOCKS(256), a, acc);                                        \
     }
 #ifdef CL_FEW /* no floats */
 #define CL_CASE_FLOAT(T)
@@ -442,19 +453,27 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         cl_segment_float(T, panel[0], r, first, end, a, acc);
 #endif
 
-/* acc = the sums of segment number `segment` of row r of the panels (cols columns). */
+/* acc = the sums of segment number `segment` of row r of the panels (cols columns). For the matrix engine with
+ * sub-groups of 16, acc += those of step number `step`, of which a segment has two. */
+#if CL_SUB_GROUP == 16
+static inline void cl_step(uint type, uint file, const cl_bytes *panel, uint cols, uint r, uint step,
+                           const struct cl_act *a, cl_acc *acc) {
+#else
 static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint cols, uint r, uint segment,
                               const struct cl_act *a, cl_acc *acc) {
     uint first = segment * CL_SEGMENT;
     uint end = min(first + CL_SEGMENT, cols);
+#endif
 #if CL_TILES && CL_OF_ALL
     /* Always cols: a panel is below 4 GiB. But if the compiler knew, it would find the planes of all types
      * before the first segment, and spill them. */
     cols = segment < 1u << 21 ? cols : 0;
 #endif
+#if CL_SUB_GROUP != 16
 #define CL_ZERO(n) acc[n] = 0.0f;
     CL_EACH(CL_ZERO)
 #undef CL_ZERO
+#endif
     CL_CASE32(CL_Q4_0)
     CL_CASE32(CL_Q4_1)
     CL_CASE32(CL_Q5_0)

@@ -15,9 +15,15 @@ CL_GIVEN uint8 intel_sub_group_block_read8(const global uint *);
 
 /* F(n) for each vector of sums, 8 rows of activations (part), half of the weights' rows; which those of
  * vector n are. */
-#define CL_TWICE(F) F(0) F(1)
 #define CL_ONCE(F)  F(0)
-#if CL_ACCS == 2
+#define CL_TWICE(F) F(0) F(1)
+#define CL_FOUR(F)  F(0) F(1) F(2) F(3)
+#define CL_EIGHT(F) CL_FOUR(F) F(4) F(5) F(6) F(7)
+#if CL_ACCS == 8
+#define CL_EACH CL_EIGHT
+#elif CL_ACCS == 4
+#define CL_EACH CL_FOUR
+#elif CL_ACCS == 2
 #define CL_EACH CL_TWICE
 #else
 #define CL_EACH CL_ONCE
@@ -37,14 +43,29 @@ CL_GIVEN ushort2 intel_sub_group_block_read_us2(const global ushort *);
 typedef short8 cl_rows8; /* item i has bytes 2i, 2i + 1 of each */
 CL_GIVEN ushort8 intel_sub_group_block_read_us8(const local ushort *);
 CL_GIVEN ushort intel_sub_group_block_read_us(const global ushort *);
+CL_GIVEN uchar8 intel_sub_group_block_read_uc8(const global uchar *);
 #define CL_ROWS8(q)    as_short8(intel_sub_group_block_read_us8((local const ushort *)(q)))
-#define CL_PART(n)     n
-#define CL_EACH_PART   CL_EACH
-#define CL_HALF(n)     0
-#define CL_EACH_HALF   CL_ONCE
+#define CL_PARTS (CL_TOKENS / 8)
+#if CL_PARTS == 8
+#define CL_EACH_PART CL_EIGHT
+#elif CL_PARTS == 4
+#define CL_EACH_PART CL_FOUR
+#else
+#define CL_EACH_PART CL_TWICE
+#endif
+#if CL_ROWS == 2
+#define CL_EACH_ROW CL_TWICE
+#else
+#define CL_EACH_ROW CL_ONCE
+#endif
 #define CL_WORDS(x, h) ((x).lo)
 #endif
 CL_GIVEN int8 intel_sub_group_i8_i8_matrix_mad_k32(cl_rows8, int8, int8);
+CL_GIVEN int8 intel_sub_group_i8_u8_matrix_mad_k32(cl_rows8, uint8, int8);
+
+/* Sums of activations, as parts that are bytes: high << CL_PLANE + low (cl_stage_planes). Q2_K's are of 16
+ * values, the others' of 32. */
+#define CL_PLANE(type) ((type) == CL_Q2_K ? 4 : 6)
 
 /* 0 that compilers don't know to be 0. */
 #define CL_ZERO_OF(p) ((p)->file & 0xffff8000u)
@@ -108,14 +129,14 @@ static inline uint cl_look_up4(uint type, uint4 table, uint w) {
         return cl_look_up(type, table, w);
     uint m0 = (w & 0x01010101u) * 255, m1 = (w >> 1 & 0x01010101u) * 255, m2 = (w >> 2 & 0x01010101u) * 255;
 #define CL_PAIR(word, at) cl_choose(cl_same(word, at), cl_same(word, (at) + 1), m0)
-#define CL_FOUR(word)     cl_choose(CL_PAIR(word, 0), CL_PAIR(word, 2), m1)
-    uint low = cl_choose(CL_FOUR(table.x), CL_FOUR(table.y), m2);
+#define CL_OF_FOUR(word)  cl_choose(CL_PAIR(word, 0), CL_PAIR(word, 2), m1)
+    uint low = cl_choose(CL_OF_FOUR(table.x), CL_OF_FOUR(table.y), m2);
     if (type == CL_IQ2_S)
         return low;
-    uint high = cl_choose(CL_FOUR(table.z), CL_FOUR(table.w), m2);
+    uint high = cl_choose(CL_OF_FOUR(table.z), CL_OF_FOUR(table.w), m2);
     return cl_choose(low, high, (w >> 3 & 0x01010101u) * 255);
 #undef CL_PAIR
-#undef CL_FOUR
+#undef CL_OF_FOUR
 }
 
 /* The bytes of half h's row that are multiplied. */
@@ -254,40 +275,11 @@ static inline float8 cl_add32(uint type, const struct cl_part32 *part, const str
     return acc;
 }
 
-/* acc of blocks first .. end of a 32-value type. */
-static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
-                                uint end, const struct cl_act *a, float8 *acc) {
-    /* For sub-groups of 16 a vector that stays in registers, which a constant would not; those of 8 have too
-     * few. */
-    int8 minus = as_int((256u - (uint)cl_offset(type)) * 0x01010101u) ^
-                 (CL_SUB_GROUP == 8 ? 0 : (int)(r * CL_ZERO_OF(p)));
-    for (uint block = first; block < end; block++) {
-        struct cl_raw raw = cl_load(type, p, panel, block);
-        struct cl_row32 row[2];
-        struct cl_part32 part[2];
-#define CL_MINE(h) row[h] = cl_row32(type, p, panel, r, block, &raw, h);
-        CL_EACH_HALF(CL_MINE)
-#undef CL_MINE
-#define CL_THEIRS(n) part[n] = cl_part32(type, a, block - first, n, minus);
-        CL_EACH_PART(CL_THEIRS)
-#undef CL_THEIRS
-#define CL_ADD(n) acc[n] = cl_add32(type, &part[CL_PART(n)], &row[CL_HALF(n)], acc[n]);
-        CL_EACH(CL_ADD)
-#undef CL_ADD
-    }
-}
-
 /* Byte r of 16, as a number of 16 bits, of which compilers don't know that it has 8: IGC then multiplies by
  * it in one instruction, not two, and on acm-g10 adds in the same. */
 static inline short cl_byte(const struct cl_planes *p, cl_bytes at, uint r, bool is_signed) {
-#if CL_SUB_GROUP == 8
     int x = is_signed ? (int)(char)at[r] : (int)at[r];
-    return (short)(x | (int)CL_ZERO_OF(p));
-#else
-    (void)p;
-    short x = (short)(*(global const ushort *)(at + (r & 14)) << (ushort)(8 - r % 2 * 8));
-    return is_signed ? (short)(x >> 8) : (short)((ushort)x >> 8);
-#endif
+    return (short)(x | (int)(p->file & 0x8000u));
 }
 
 /* cl_sub */
@@ -302,19 +294,9 @@ static inline short cl_sub16(uint type, const struct cl_planes *p, cl_bytes pane
 
 /* Of a 32-block a row of weights of a K type: two scales where each is of 16 values. */
 struct cl_row256 {
-    int8 w;
+    int8 w, high;
     short scale, more;
 };
-
-static inline struct cl_row256 cl_row256(uint type, const struct cl_planes *p, cl_bytes panel, uint r,
-                                         uint block, const struct cl_raw *raw, uint h) {
-    const uint scales = cl_subs(type) / 8;
-    struct cl_row256 x;
-    x.w = cl_words(type, p->file, raw, h);
-    x.scale = cl_sub16(type, p, panel, block * scales, r + 8 * h);
-    x.more = scales == 2 ? cl_sub16(type, p, panel, block * 2 + 1, r + 8 * h) : (short)0;
-    return x;
-}
 
 static inline int8 cl_add256(uint type, cl_rows8 rows, const struct cl_row256 *row, int8 i) {
     int8 sum;
@@ -328,95 +310,10 @@ static inline int8 cl_add256(uint type, cl_rows8 rows, const struct cl_row256 *r
     return i + sum * (int)row->more;
 }
 
-/* i of the blocks of a super block: of both halves of the weights' rows, or of one. */
-static inline void cl_super256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint super,
-                               uint at, uint blocks, bool first, bool second, const struct cl_act *a,
-                               int8 *i) {
-    for (uint j = 0; j < blocks; j++) {
-        uint block = super * 8 + j;
-        struct cl_raw raw = cl_load(type, p, panel, block);
-        struct cl_row256 row[2];
-        cl_rows8 rows[2];
-#define CL_MINE(h)                                                                                           \
-    if ((h) ? second : first)                                                                                \
-        row[h] = cl_row256(type, p, panel, r, block, &raw, h);
-        CL_EACH_HALF(CL_MINE)
-#undef CL_MINE
-#define CL_THEIRS(part) rows[part] = CL_ROWS8(a->q + (at + j) * CL_ACT_BLOCK + (part)*256);
-        CL_EACH_PART(CL_THEIRS)
-#undef CL_THEIRS
-#define CL_ADD(n)                                                                                            \
-    if (CL_HALF(n) ? second : first)                                                                         \
-        i[n] = cl_add256(type, rows[CL_PART(n)], &row[CL_HALF(n)], i[n]);
-        CL_EACH(CL_ADD)
-#undef CL_ADD
-    }
-}
-
-/* acc = fma(i, w * d, acc); minus: -i. */
-static inline float8 cl_add_scaled(int8 i, float w, bool minus, float8 d, float8 acc) {
-    float8 scale = w * d;
-    return fma(minus ? -convert_float8(i) : convert_float8(i), scale, acc);
-}
-
-/* acc of super blocks first .. end of a K type. */
-static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
-                                 uint end, const struct cl_act *a, float8 *acc) {
-    const uint blocks = CL_ZERO_OF(p) == 0 ? 8 : 0; /* if IGC knew, it would unroll the loop and spill */
-    const uint mins = type == CL_Q2_K ? 2 * blocks : blocks;
-    const float factor = cl_is_table(type) ? cl_factor(type, p->file) : 1.0f;
-#define CL_NONE(n) i[n] = 0;
-#define CL_D(part) d[part] = cl_scales(a, super - first, part);
-    for (uint super = first; super < end; super++) {
-        int8 i[2];
-        float8 d[2];
-        float w[2];
-        CL_EACH(CL_NONE)
-        /* Where each block has two products for each row there are too few registers for both halves. */
-        bool apart = CL_SUB_GROUP == 8 && cl_subs(type) == 16;
-        cl_super256(type, p, panel, r, super, (super - first) * 8, blocks, true, !apart, a, i);
-        if (apart)
-            cl_super256(type, p, panel, r, super, (super - first) * 8, blocks, false, true, a, i);
-        CL_EACH_PART(CL_D)
-#define CL_W(h) w[h] = cl_number(panel + p->d, super, h) * factor;
-        CL_EACH_HALF(CL_W)
-#undef CL_W
-#define CL_ADD(n) acc[n] = cl_add_scaled(i[n] >> cl_shift(type), w[CL_HALF(n)], false, d[CL_PART(n)], acc[n]);
-        CL_EACH(CL_ADD)
-#undef CL_ADD
-        if (!cl_has_m(type))
-            continue;
-        CL_EACH(CL_NONE)
-        for (uint j = 0; j < mins; j++) {
-            uint at = (super - first) * 16 + (type == CL_Q2_K ? j : 2 * j);
-            short8 s[2];
-            short by[2];
-#define CL_THEIRS(part)                                                                                      \
-    s[part] = cl_totals(a, at, part);                                                                        \
-    if (type != CL_Q2_K)                                                                                     \
-        s[part] += cl_totals(a, at + 1, part);
-            CL_EACH_PART(CL_THEIRS)
-#undef CL_THEIRS
-#define CL_BY(h)                                                                                             \
-    by[h] = type == CL_Q2_K                                                                                  \
-                ? (short)(cl_byte(p, panel + p->sub + (super * 16 + j) * 16, r + 8 * h, false) >> 4)         \
-                : cl_byte(p, panel + p->submin + (super * 8 + j) * 16, r + 8 * h, false);
-            CL_EACH_HALF(CL_BY)
-#undef CL_BY
-#define CL_ADD(n) i[n] += convert_int8(s[CL_PART(n)]) * (int)by[CL_HALF(n)];
-            CL_EACH(CL_ADD)
-#undef CL_ADD
-        }
-        CL_EACH_PART(CL_D)
-#define CL_W(h) w[h] = cl_number(panel + p->m, super, h);
-        CL_EACH_HALF(CL_W)
-#undef CL_W
-#define CL_ADD(n) acc[n] = cl_add_scaled(i[n], w[CL_HALF(n)], true, d[CL_PART(n)], acc[n]);
-        CL_EACH(CL_ADD)
-#undef CL_ADD
-    }
-#undef CL_NONE
-#undef CL_D
-}
+#if CL_SUB_GROUP == 8
+#include "kernels/opencl/cl_narrow.h"
+#else
+#include "kernels/opencl/cl_wide.h"
+#endif
 
 #endif

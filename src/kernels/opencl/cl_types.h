@@ -23,6 +23,7 @@
 #define CL_MXFP4  39
 
 #define CL_HAS(type) ((CL_TYPES >> (type)&1ul) != 0)
+#define CL_SEVERAL   ((CL_TYPES & (CL_TYPES - 1ul)) != 0)
 /* The set of all types; of all K types (modules.def). */
 #define CL_OF_ALL   (CL_HAS(CL_F32) && CL_HAS(CL_Q4_0))
 #define CL_OF_ALL_K (CL_HAS(CL_Q2_K) && CL_HAS(CL_Q6_K))

@@ -17,15 +17,14 @@
 #define CL_TOKENS      OPENCL_PREFILL_TOKENS
 #define CL_ROWS        1
 #elif CL_SUB_GROUP
-#define CL_TILE_TOKENS OPENCL_DPAS_TILE
-/* A sub-group has all 16 rows of a panel: sub-groups of 8 half as many tokens. Of all K types mixed more
- * would not fit into registers. */
-#if CL_SUB_GROUP == 8 || CL_OF_ALL_K
-#define CL_TOKENS (OPENCL_DPAS_EACH / 2)
-#else
+#define CL_TILE_TOKENS OPENCL_DPAS_TILE /* with sub-groups of 16 `split` of the kernel, a power of 2 */
+#if CL_SUB_GROUP == 8
 #define CL_TOKENS OPENCL_DPAS_EACH
+#define CL_ROWS   OPENCL_DPAS_ROWS
+#else
+#define CL_TOKENS (CL_SEVERAL || CL_HAS(CL_IQ2_S) ? OPENCL_WIDE_MIXED : OPENCL_WIDE_EACH)
+#define CL_ROWS   (CL_HAS(CL_Q8_0) || CL_HAS(CL_Q4_1) || CL_HAS(CL_Q5_1) || CL_HAS(CL_IQ4_NL) ? OPENCL_WIDE_ROWS : 1)
 #endif
-#define CL_ROWS OPENCL_DPAS_ROWS
 #else
 #define CL_TILE_TOKENS OPENCL_PREFILL_TILE
 #define CL_TOKENS      OPENCL_PREFILL_EACH
@@ -33,12 +32,15 @@
 #endif
 #include "kernels/opencl/cl_source.h"
 
-/* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [16 blocks][CL_TILE_TOKENS][32]; rows
- * that are not there become zero. */
+/* CL_TILE_TOKENS is 2 to this. */
+#define CL_LOG_TILE (CL_TILE_TOKENS == 8 ? 3 : CL_TILE_TOKENS == 16 ? 4 : 5)
+
+/* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [blocks][tile][32]; rows that are
+ * not there become zero. tile: a power of 2, number `log` of them. */
 static inline void cl_stage_bytes(local uint4 *to, cl_bytes from, global const uint *row, uint cols, uint at,
-                                  uint n, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * CL_SEGMENT / 16; i += get_local_size(0)) {
-        uint t = i / 2 % CL_TILE_TOKENS, c = i / 2 / CL_TILE_TOKENS * 32 + i % 2 * 16;
+                                  uint n, uint nt, uint log) {
+    for (uint i = get_local_id(0); i < (CL_STAGED / 16u) << log; i += get_local_size(0)) {
+        uint t = i / 2 & ((1u << log) - 1), c = (i / 2 >> log) * 32 + i % 2 * 16;
         to[i] = t < nt && c < n ? *(global const uint4 *)(from + (row ? row[t] : t) * cols + at + c) : 0;
     }
 }
@@ -52,28 +54,57 @@ static inline void cl_stage_floats(local float *to, cl_floats from, global const
     }
 }
 
-/* Group: numbers first .. first + n (at most `most`) of nt rows of row_length, [most][CL_TILE_TOKENS]. */
+/* Group: numbers first .. first + n (at most `most`) of nt rows of row_length, [most][tile]. */
 static inline void cl_stage_scales(local float *to, cl_floats from, global const uint *row, uint row_length,
-                                   uint first, uint n, uint most, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * most; i += get_local_size(0)) {
+                                   uint first, uint n, uint most, uint nt, uint log) {
+    for (uint i = get_local_id(0); i < most << log; i += get_local_size(0)) {
         uint t = i / most, c = i % most;
-        to[c * CL_TILE_TOKENS + t] =
+        to[(c << log) + t] =
             t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : 0.0f;
     }
 }
 
 static inline void cl_stage_shorts(local short *to, cl_shorts from, global const uint *row, uint row_length,
-                                   uint first, uint n, uint most, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * most; i += get_local_size(0)) {
+                                   uint first, uint n, uint most, uint nt, uint log) {
+    for (uint i = get_local_id(0); i < most << log; i += get_local_size(0)) {
         uint t = i / most, c = i % most;
-        to[c * CL_TILE_TOKENS + t] =
+        to[(c << log) + t] =
             t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : (short)0;
     }
 }
 
+#if CL_SUB_GROUP == 16 && CL_ANY_K
+static inline uint cl_four_bytes(int a, int b, int c, int d) {
+    return (uint)(a & 255) | (uint)(b & 255) << 8 | (uint)(c & 255) << 16 | (uint)d << 24;
+}
+
+/* Group: of super blocks first .. first + n (one at most) of nt rows the sums of 16 activations in row_length, or
+ * of 32, as two bytes each (CL_PLANE): [1][tile][32], first all low ones of a row, then the high ones. */
+static inline void cl_stage_planes(local uint *to, cl_shorts from, global const uint *row, uint row_length,
+                                   uint first, uint n, uint type, uint nt, uint log) {
+    bool by_16 = type == CL_Q2_K;
+    uint words = by_16 ? 4 : 2; /* of a plane */
+    for (uint i = get_local_id(0); i < 8u << log; i += get_local_size(0)) {
+        uint t = i / 8 & ((1u << log) - 1), super = i / 8 >> log, word = i % 8, here = word % words;
+        int4 x = 0;
+        if (t < nt && super < n && word < 2 * words) {
+            cl_shorts s = from + (row ? row[t] : t) * row_length + (first + super) * 16;
+            if (by_16)
+                x = (int4)(s[4 * here], s[4 * here + 1], s[4 * here + 2], s[4 * here + 3]);
+            else
+                x = (int4)(s[8 * here] + s[8 * here + 1], s[8 * here + 2] + s[8 * here + 3],
+                           s[8 * here + 4] + s[8 * here + 5], s[8 * here + 6] + s[8 * here + 7]);
+        }
+        int4 high = (x + (int4)(1 << (CL_PLANE(type) - 1))) >> (int4)(CL_PLANE(type));
+        x = word < words ? x - (high << (int4)(CL_PLANE(type))) : high;
+        to[i] = cl_four_bytes(x.x, x.y, x.z, x.w);
+    }
+}
+#endif
+
 /* Group: the segment's activations for weights of this type. */
 static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uint nt, uint at, uint n,
-                            local uchar *work) {
+                            local uchar *work, uint log) {
     uint wide = src->stride;
     if (CL_ANY_FLOAT && cl_is_float(type)) {
         cl_stage_floats((local float *)work, (cl_floats)(src->base + src->f32) + t0 * wide, src->row, wide,
@@ -82,15 +113,30 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
     }
     bool k = cl_by_256(type);
     uint scales = k ? 256 : 32, sums = k ? 16 : 32;
-    local float *d = (local float *)(work + CL_TILE_TOKENS * CL_SEGMENT);
-    local short *s = (local short *)(d + CL_TILE_TOKENS * 16);
+    local float *d = (local float *)(work + (CL_STAGED << log));
+    local short *s = (local short *)(d + (CL_STAGED / 32 << log));
     cl_stage_bytes((local uint4 *)work, src->base + (k ? src->q256 : src->q32) + t0 * wide, src->row, wide,
-                   at, n, nt);
+                   at, n, nt, log);
     cl_stage_scales(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (wide / scales), src->row,
-                    wide / scales, at / scales, n / scales, k ? 2 : 16, nt);
+                    wide / scales, at / scales, n / scales, k ? CL_STAGED / 256 : CL_STAGED / 32, nt, log);
+#if CL_SUB_GROUP == 16 /* the engine makes sums where others read them */
+    if (!cl_has_m(type))
+        return;
+#if CL_ANY_K
+    if (k) {
+        cl_stage_planes((local uint *)s, (cl_shorts)(src->base + src->s256) + t0 * (wide / 16), src->row,
+                        wide / 16, at / 256, n / 256, type, nt, log);
+        return;
+    }
+#endif
+#endif
     cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (wide / sums), src->row,
-                    wide / sums, at / sums, n / sums, k ? 32 : 16, nt);
+                    wide / sums, at / sums, n / sums, k ? CL_STAGED / 16 : CL_STAGED / 32, nt, log);
 }
+
+#if CL_SUB_GROUP == 16
+#include "kernels/opencl/cl_wide_sums.h"
+#else
 
 /* Item's tokens `token` .. + CL_TOKENS, rows r of panels v, v + 1, .. of the unit's half: their sums over all
  * segments to the tile; `up`: they are the second of two, what the first left in the tile goes with them. */
@@ -148,13 +194,7 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
         uint panel_bytes = cl_type_bytes(w.type, cols);
         for (uint place0 = 0; place0 < places; place0 += at_once) {
             uint place = place0 + slot, v = place % wide * CL_ROWS, token = place / wide * CL_TOKENS;
-            bool mine = place < places && token < nt, active = mine;
-#if CL_SUB_GROUP ==                                                                                          \
-    16 /* two sub-groups may be one warp (tools/zecuda), which then must be there as a whole */
-            uint beside = place ^ 1;
-            active |= beside < places && beside / wide * CL_TOKENS < nt;
-            token = min(token, split - CL_TOKENS);
-#endif
+            bool mine = place < places && token < nt;
             cl_bytes from[CL_ROWS];
 #pragma unroll
             for (uint row = 0; row < CL_ROWS; row++) /* for panels that do not exist the last one again */
@@ -175,9 +215,10 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
             for (uint segment = 0; segment < segments; segment++) {
                 uint at = segment * CL_SEGMENT;
                 barrier(CLK_LOCAL_MEM_FENCE);
-                cl_stage(src, w.type, t0, nt, at, min(cols - at, (uint)CL_SEGMENT), work);
+                cl_stage(src, w.type, t0, nt, at, min(cols - at, (uint)CL_SEGMENT), work,
+                         CL_LOG_TILE);
                 barrier(CLK_LOCAL_MEM_FENCE);
-                if (!active)
+                if (!mine)
                     continue;
                 cl_acc acc[CL_ACCS];
                 cl_segment(w.type, w.file, from, cols, r, segment, &a, acc);
@@ -190,5 +231,6 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
         }
     }
 }
+#endif
 
 #include "kernels/opencl/cl_matmul.h"

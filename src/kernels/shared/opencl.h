@@ -29,8 +29,16 @@
 #define OPENCL_PREFILL_EACH 8
 #define OPENCL_PREFILL_ROWS 2
 #define OPENCL_DPAS_TILE    32
-#define OPENCL_DPAS_EACH    16
+#define OPENCL_DPAS_EACH    8
 #define OPENCL_DPAS_ROWS    1
+/* The same of the matrix engine with sub-groups of 16: at most, a power of 2 (of experts a tile has
+ * OPENCL_DPAS_TILE); tokens and rows, or one row of weights that take more registers, and of several types or
+ * IQ2_S fewer tokens. Columns that are staged at a time. */
+#define OPENCL_WIDE_TILE  128
+#define OPENCL_WIDE_EACH  32
+#define OPENCL_WIDE_ROWS  2
+#define OPENCL_WIDE_MIXED 16
+#define OPENCL_WIDE_STEP  256
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
 /* Work items of a group of attention without tiles: an item has two tokens of a split. */

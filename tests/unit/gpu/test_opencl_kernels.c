@@ -587,6 +587,8 @@ static void matrix_engine(void **state) {
     each_set("dpas8", &t, N_TYPES + 3, 10, 21);
     t.sub_group_sizes = 1u << 4 | 1u << 5;
     each_set("dpas16", &t, N_TYPES + 3, 10, 37);
+    t.threads = 4; /* the largest tiles */
+    each_set("dpas16, many tokens", &t, N_TYPES + 3, 100, 140);
 }
 
 #else
