@@ -13,7 +13,8 @@ enum {
     SET_k_all = SETS_FEW,
     SETS_INTEGER,
     SET_LAST_INTEGER = SETS_INTEGER - 1,
-    OPENCL_SETS_OTHER(SET, ) SETS_ALL
+    OPENCL_SETS_OTHER(SET, ) SETS_ALL,
+    SETS_FLOAT = SET_any - SETS_INTEGER
 #undef SET
 };
 
@@ -25,12 +26,13 @@ static const uint64_t set_types[] = {
 #undef SET
 };
 
-/* The families of products, in the order of modules.def. FEW, and from PREFILL8 on: of integers. */
-enum family { DECODE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 };
+/* The families of products, in the order of modules.def. FEW, and from PREFILL8 on: of integers; WIDE1: of
+ * floats. */
+enum family { DECODE1, WIDE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 };
 /* The kernels of a product's module; a family has them up to HEADS or EXPERTS. */
 enum kernel { PLAIN, HEADS, EXPERTS };
 
-/* Kernels of the families, from LAUNCH_MATMUL on: FIRST_family is PLAIN of the first set. */
+/* Kernels of the families, from LAUNCH_MATMUL on: FIRST_family is PLAIN of the family's first set. */
 enum {
     BEFORE_FAMILIES = LAUNCH_MATMUL - 1,
 #define FAMILY(M, family, sets, kernels, ...)                                                                \
@@ -103,7 +105,9 @@ const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[
 
 static uint32_t kernel_of(enum family family, uint32_t set, enum kernel kernel) {
     CHECK(kernel < families[family].each);
-    return families[family].first + set * families[family].each + kernel;
+    const uint32_t first_set = family == WIDE1 ? SETS_INTEGER : 0;
+    CHECK(set >= first_set);
+    return families[family].first + (set - first_set) * families[family].each + kernel;
 }
 
 /* Segments of k that a group of a decode family has in flight at a time. */
@@ -159,6 +163,12 @@ static enum family prefill_family(const struct launch_list *b, uint32_t set) {
     return eight ? PREFILL8 : PREFILL;
 }
 
+/* Of one token. */
+static enum family decode1_family(const struct launch_list *b, uint32_t set) {
+    const bool eight = b->traits->sub_group_sizes & 1u << 3;
+    return !eight && set >= SETS_INTEGER && set < SET_any ? WIDE1 : DECODE1;
+}
+
 /* How a tile of many tokens (matmul_prefill.cl) or a pass of few (matmul_few.cl) is dealt out. */
 struct tile {
     uint32_t tokens; /* whose activations, or sums, local memory has room for */
@@ -206,7 +216,7 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
     uint32_t set = set_of(b->g, o), rows = rows_of(b, o);
     w.family = prefill_family(b, set);
     if (rows == 1)
-        w.family = DECODE1;
+        w.family = decode1_family(b, set);
     else if (for_few(b, o, w.family, set, rows))
         w.family = w.family == PREFILL8 || w.family == DPAS8 || set >= SET_k_all ? DECODE4 : FEW;
     w.kernel = kernel_of(w.family, set, heads ? HEADS : PLAIN);
@@ -661,7 +671,7 @@ static uint64_t experts_items(const struct launch_list *b, const struct graph_ex
 static struct scheme experts_scheme(const struct launch_list *b, const struct graph_op *o) {
     const uint32_t set = set_of(b->g, o);
     struct scheme w = {.tokens = launch_experts_tile(b, &o->experts)};
-    w.family = w.tokens == 1 ? DECODE1 : prefill_family(b, set);
+    w.family = w.tokens == 1 ? decode1_family(b, set) : prefill_family(b, set);
     w.kernel = kernel_of(w.family, set, EXPERTS);
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
     return w;

@@ -27,11 +27,15 @@ stator_status launch_route(struct launch_list *b, uint32_t op) {
                          .slots = slots,
                          .how = x->how,
                          .scale = x->scale,
+                         .rows = x->rows,
+                         .align = b->rows == 1 ? x->align : 0,
                          .key = x->experts * sizeof(uint32_t),
                          .flag = x->experts * sizeof(uint32_t),
                          .weight = EXPERTS_MAX_USED * sizeof(float),
                          .lane = 128 * sizeof(float),
                      });
+    if (b->rows == 1) /* route has done it */
+        return STATOR_OK;
     l = launch_add(b, LAUNCH_GROUP_SLOTS, op, OPENCL_GROUP, 1);
     launch_put_group_slots(b, l,
                            &(struct launch_group_slots_arguments){

@@ -122,7 +122,9 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
 
 /* Columns whose weights are loaded before the first is used. A small matrix, such as a router, is all
  * waiting. */
-#if (CL_TYPES & (CL_TYPES - 1ul)) == 0
+#if defined(CL_WIDE)
+#define CL_COLUMNS 64
+#elif (CL_TYPES & (CL_TYPES - 1ul)) == 0
 #define CL_COLUMNS 32
 #else
 #define CL_COLUMNS 16

@@ -377,39 +377,57 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_
 }
 
 /* acc of rows t .. t + CL_PART of activations: of four columns, the first of which is `at` of the segment. */
-static inline void cl_add_floats(const float *w, uint at, uint t, const struct cl_act *a, float *acc) {
+static inline void cl_add_floats(float4 w, uint at, uint t, const struct cl_act *a, float *acc) {
 #pragma unroll
     for (uint k = 0; k < CL_PART; k++) {
         CL_ACT const float *x = (CL_ACT const float *)a->q + CL_ROW(a, t + k) * a->stride + at;
-#pragma unroll
-        for (uint c = 0; c < 4; c++)
-            acc[t + k] = fma(w[c], x[c], acc[t + k]);
+        float sum = fma(w.x, x[0], acc[t + k]);
+        sum = fma(w.y, x[1], sum);
+        sum = fma(w.z, x[2], sum);
+        acc[t + k] = fma(w.w, x[3], sum);
     }
 }
 
+/* Weights of columns col .. + 4. */
+static inline float4 cl_four_weights(uint type, cl_bytes panel, uint r, uint col) {
+    if (type == CL_BF16) {
+        uint low = cl_word(panel + (col / 2 * 16 + r) * 4),
+             high = cl_word(panel + (col / 2 * 16 + 16 + r) * 4);
+        return (float4)(as_float(low << 16), as_float(low & 0xffff0000u), as_float(high << 16),
+                        as_float(high & 0xffff0000u));
+    }
+    return (float4)(cl_weight(type, panel, r, col), cl_weight(type, panel, r, col + 1),
+                    cl_weight(type, panel, r, col + 2), cl_weight(type, panel, r, col + 3));
+}
+
 /* acc[t] of columns first .. end (CL_ROWS is 1). Four at a time where there are four: fewer and wider loads.
- */
+ * Of tiles the loads of 16 come before the first is used: a router is small, and all waiting. */
 static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint first, uint end,
                                     const struct cl_act *a, float *acc) {
     uint col = first;
-    for (; col + 4 <= end; col += 4) {
-        float w[4];
-        if (type == CL_BF16) {
-            uint low = cl_word(panel + (col / 2 * 16 + r) * 4),
-                 high = cl_word(panel + (col / 2 * 16 + 16 + r) * 4);
-            w[0] = as_float(low << 16);
-            w[1] = as_float(low & 0xffff0000u);
-            w[2] = as_float(high << 16);
-            w[3] = as_float(high & 0xffff0000u);
-        } else {
-#pragma unroll
-            for (uint c = 0; c < 4; c++)
-                w[c] = cl_weight(type, panel, r, col + c);
-        }
 #define CL_ADD(t) cl_add_floats(w, col - first, t, a, acc);
-        CL_EACH_PART(CL_ADD)
-#undef CL_ADD
+#if CL_TILES && (CL_TYPES & (CL_TYPES - 1ul)) == 0
+    while (col + 16 <= end) {
+        float4 w0 = cl_four_weights(type, panel, r, col), w1 = cl_four_weights(type, panel, r, col + 4);
+        float4 w2 = cl_four_weights(type, panel, r, col + 8), w3 = cl_four_weights(type, panel, r, col + 12);
+#define CL_FOUR(four)                                                                                        \
+    {                                                                                                        \
+        float4 w = four;                                                                                     \
+        CL_EACH_PART(CL_ADD)                                                                                 \
+        col += 4;                                                                                            \
     }
+        CL_FOUR(w0)
+        CL_FOUR(w1)
+        CL_FOUR(w2)
+        CL_FOUR(w3)
+#undef CL_FOUR
+    }
+#endif
+    for (; col + 4 <= end; col += 4) {
+        float4 w = cl_four_weights(type, panel, r, col);
+        CL_EACH_PART(CL_ADD)
+    }
+#undef CL_ADD
     for (; col < end; col++) {
         float w = cl_weight(type, panel, r, col);
 #pragma unroll

@@ -59,9 +59,25 @@ static inline void leave_groups(local uint *key, uint experts, uint groups, uint
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Per token: a group. Local: key and flag a word per expert, weight EXPERTS_MAX_USED floats, lane 128. An
+/* The words of routes that group_slots makes, of the only token: each of its slots has an expert of its own.
+ * Item me < used. */
+static inline void group_one(global uint *routes, uint me, uint expert, uint weight, uint used, uint slots,
+                             uint rows, uint align) {
+    global uint *item = routes + EXPERTS_ITEMS(slots) + EXPERTS_ITEM * me;
+    uint row = me * align;
+    item[EXPERTS_EXPERT] = expert;
+    item[EXPERTS_ROW] = row;
+    item[EXPERTS_ROWS] = 1;
+    routes[EXPERTS_PLACE(slots) + me] = row;
+    routes[EXPERTS_TOKEN(slots) + row] = 0;
+    routes[EXPERTS_FACTOR(slots, rows) + row] = weight;
+    if (me == 0)
+        routes[0] = used;
+}
+
+/* Per token: a group. Local: key a word per expert, flag too, weight EXPERTS_MAX_USED floats, lane 128. An
  * expert is chosen if fewer than `used` are better: keys are integers, so that as many as `used` always are.
- */
+ * align: of the rows of the only token, which needs no group_slots then; else 0. */
 kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_ARGUMENTS(ROUTE)) {
     uint me = get_local_id(0), n = CL_STEP(step)->n_tokens;
     for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
@@ -88,24 +104,26 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
         barrier(CLK_LOCAL_MEM_FENCE);
         if (groups > 1)
             leave_groups(key, experts, groups, groups_used, (how & EXPERTS_SIGMOID) != 0, flag);
-        for (uint e = me; e < experts; e += OPENCL_GROUP) {
+        for (uint e = me; e < experts; e += OPENCL_GROUP) { /* flag: the chosen, the best first */
             uint mine = key[e], better = 0;
+#pragma unroll 8
             for (uint o = 0; o < experts; o++)
                 better += key[o] > mine || (key[o] == mine && o < e);
-            flag[e] = better < used;
+            if (better < used)
+                flag[better] = e;
             if (better == 0)
                 lane[0] = l[e];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         float most = how & EXPERTS_SIGMOID ? 0.0f : shares ? top : lane[0];
-        for (uint e = me; e < experts; e += OPENCL_GROUP) {
-            if (!flag[e])
-                continue;
-            uint at = 0;
-            for (uint o = 0; o < e; o++)
-                at += flag[o];
+        if (me < used) {
+            uint e = flag[me], at = 0;
+            float x = l[e];
+            for (uint o = 0; o < used; o++)
+                at += flag[o] < e;
             routes[EXPERTS_CHOSEN(slots) + t * used + at] = e;
-            weight[at] = how & EXPERTS_SIGMOID ? num_sigmoid(l[e]) : num_exp(l[e] - most);
+            weight[at] = how & EXPERTS_SIGMOID ? num_sigmoid(x) : num_exp(x - most);
+            key[at] = e;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (!(how & (EXPERTS_SIGMOID | EXPERTS_NORM))) {
@@ -121,9 +139,14 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
             else if (!(how & EXPERTS_SIGMOID))
                 by = num_rcp(how & EXPERTS_NORM ? sum : lane[0]);
             float w = weight[me] * by;
-            routes[EXPERTS_WEIGHT(slots) + t * used + me] = NUM_BITS(w * scale);
+            uint bits = NUM_BITS(w * scale);
+            routes[EXPERTS_WEIGHT(slots) + t * used + me] = bits;
+            if (align > 0)
+                group_one(routes, me, key[me], bits, used, slots, rows, align);
         }
     }
+    if (align > 0 && n == 0 && get_group_id(0) == 0 && me == 0)
+        routes[0] = 0;
 }
 
 /* One group: rows and items of the step's slots. Local: four words per expert, and one per item of the group.
@@ -186,9 +209,9 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void group_slot
     }
 }
 
-/* One group: the routes of experts that have a slot on the device, in `near`: items name the slot in place of the
- * expert, the words of CHOSEN are the slot, or EXPERTS_FAR. Rows are those of all experts. map: of each expert.
- * Local: a word per item of the group. */
+/* One group: the routes of experts that have a slot on the device, in `near`: items name the slot in place of
+ * the expert, the words of CHOSEN are the slot, or EXPERTS_FAR. Rows are those of all experts. map: of each
+ * expert. Local: a word per item of the group. */
 kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void near_slots(CL_ARGUMENTS(NEAR)) {
     uint me = get_local_id(0), n = CL_STEP(step)->n_tokens * used, items = routes[0], found = 0;
     if (get_group_id(0) > 0)
@@ -220,8 +243,8 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void near_slots
         near[0] = found;
 }
 
-/* Copies what experts have of a weight, its bias and its factor, to their slots. list: how many, then an expert and
- * a slot of each. Only experts first .. end are in w. */
+/* Copies what experts have of a weight, its bias and its factor, to their slots. list: how many, then an
+ * expert and a slot of each. Only experts first .. end are in w. */
 kernel void take_expert(CL_ARGUMENTS(TAKE)) {
     uint bytes = panels * panel_bytes, n = list[0];
     (void)step, (void)w_type, (void)w_file;

@@ -260,7 +260,9 @@
     X(U32, groups_used)                                                                                      \
     X(U32, slots)                                                                                            \
     X(U32, how)                                                                                              \
-    X(F32, scale) X(LOCAL, uint, key) X(LOCAL, uint, flag) X(LOCAL, float, weight) X(LOCAL, float, lane)
+    X(F32, scale)                                                                                            \
+    X(U32, rows)                                                                                             \
+    X(U32, align) X(LOCAL, uint, key) X(LOCAL, uint, flag) X(LOCAL, float, weight) X(LOCAL, float, lane)
 
 #define KERNEL_ARGUMENTS_GROUP_SLOTS(X)                                                                      \
     X(BUFFER, uint, routes)                                                                                  \
