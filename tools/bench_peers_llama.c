@@ -57,6 +57,12 @@ static void put(struct llama_batch *b, int sequence, int position, bool wanted) 
     b->logits[i] = wanted;
 }
 
+/* A model that makes embeddings wants the rows of all tokens. */
+static int embeds(void) {
+    const enum llama_pooling_type pooling = llama_pooling_type(context);
+    return pooling != LLAMA_POOLING_TYPE_NONE && pooling != LLAMA_POOLING_TYPE_UNSPECIFIED;
+}
+
 static void decode(struct llama_batch b) {
     if (llama_decode(context, b) != 0)
         die("llama_decode failed");
@@ -69,7 +75,7 @@ static void prompt(struct llama_batch *b, int sequence, int from, int n) {
         b->n_tokens = 0;
         while (b->n_tokens < batch_size && done < n) {
             done++;
-            put(b, sequence, from + done - 1, done == n);
+            put(b, sequence, from + done - 1, done == n || embeds());
         }
         decode(*b);
     }
@@ -155,6 +161,7 @@ int main(int argc, char **argv) {
     context = llama_init_from_model(model, cp);
     if (context == NULL)
         die("the context can't be made");
+    llama_set_embeddings(context, embeds());
     struct llama_batch b = llama_batch_init(batch_size > sequences ? batch_size : sequences, 0, 1);
     if (n_tests == 0)
         prompt(&b, 0, 0, 512);

@@ -102,6 +102,17 @@ test_speculate() {
     said '--accept is "0.5,1.5"; expected numbers from 0 to 1'
 }
 
+# Of a model that makes embeddings: prompts.
+test_embeddings() {
+    expect 0 "$stator" bench "$demo" -p 16,24 -n 0 -r 2 --set model.pooling=mean -o csv
+    [ "$(wc -l <"$tmp/out")" = 3 ] || fail "not two rows: $(cat "$tmp/out")"
+    awk -F , 'NR > 1 && !($9 > 0) { exit 1 }' "$tmp/out" || fail "a rate is not above 0: $(cat "$tmp/out")"
+    expect 2 "$stator" bench "$demo" -p 16 -n 4 --set model.pooling=last
+    said 'tg4: this model makes embeddings or scores .its pooling is "last".*give -n 0'
+    expect 2 "$stator" bench "$demo" -p 16 -n 0 -d 8 --set model.pooling=last
+    said 'pp16 @ d8: this model makes embeddings'
+}
+
 test_errors() {
     local value
     for value in '' x 1,,2 1, 99999999999 -1 1.5; do

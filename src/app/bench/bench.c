@@ -190,6 +190,18 @@ static stator_status choose_guesser(struct bench *b, stator_error *e) {
     return st;
 }
 
+static stator_status check_embeds(const struct bench *b, const stator_info *info, stator_error *e) {
+    char label[BENCH_LABEL];
+    for (uint32_t i = 0; i < b->n_tests && bench_embeds(info); i++)
+        if (b->tests[i].generation || b->tests[i].depth > 0)
+            return error_set(
+                e, STATOR_USAGE,
+                "%s: this model makes embeddings or scores (its pooling is \"%s\"), so only prompts "
+                "without a context before them can be measured: give -n 0, and no -d",
+                bench_label(&b->tests[i], label), info->pooling);
+    return STATOR_OK;
+}
+
 /* Opens the engine with a context and sequences that hold every test: the config's own context stays, and
  * must do. */
 static stator_status open_for_tests(struct bench *b, stator_error *e) {
@@ -202,6 +214,8 @@ static stator_status open_for_tests(struct bench *b, stator_error *e) {
         st = choose_guesser(b, e);
     if (st == STATOR_OK)
         st = session_look(b->config, &b->set, &info, e);
+    if (st == STATOR_OK)
+        st = check_embeds(b, &info, e);
     if (st != STATOR_OK)
         return st;
     const struct bench_test *t = longest(b, info.batch);

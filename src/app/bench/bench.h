@@ -40,6 +40,8 @@ struct bench_result {
 
 /* "pp512", "tg128 @ d4096", "tg128 x8" into out; returns out. */
 const char *bench_label(const struct bench_test *t, char out[BENCH_LABEL]);
+/* The model makes embeddings or scores: only prompts at depth 0 can be measured. */
+bool bench_embeds(const stator_info *info);
 /* Of a sequence with draft tokens. */
 double bench_tokens_per_turn(const struct bench_result *r);
 /* Tokens that one sequence's context must hold. batch: of a step. */

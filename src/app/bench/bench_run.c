@@ -11,6 +11,7 @@
 #include "stator_bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define SEED 1
 
@@ -31,8 +32,9 @@ struct measuring {
     uint32_t depth;     /* tokens that the request's laps follow; 0: nothing to time */
     uint64_t submit_ns; /* when it was submitted */
     bool stopped;
-    bool skips; /* the first lap, which the others replay */
-    bool off;   /* no draft tokens, whatever the config says */
+    bool skips;  /* the first lap, which the others replay */
+    bool off;    /* no draft tokens, whatever the config says */
+    bool embeds; /* the model makes embeddings */
 };
 
 const char *bench_label(const struct bench_test *t, char out[BENCH_LABEL]) {
@@ -62,6 +64,10 @@ static uint32_t start_of(const struct bench_test *t) {
 
 uint64_t bench_context(const struct bench_test *t, uint32_t batch) {
     return (uint64_t)start_of(t) + t->n + head_start(t, batch);
+}
+
+bool bench_embeds(const stator_info *info) {
+    return strcmp(info->pooling, "none") != 0;
 }
 
 double bench_tokens_per_turn(const struct bench_result *r) {
@@ -115,6 +121,8 @@ static stator_status collect(struct measuring *m, struct lane *lanes, uint32_t n
                 lane->times[lane->n_times++] = ev.time_ns;
             continue;
         }
+        if (ev.kind == STATOR_EVENT_VECTOR)
+            continue;
         if (ev.kind == STATOR_EVENT_DONE) {
             lane->done = true;
             left--;
@@ -127,6 +135,12 @@ static stator_status collect(struct measuring *m, struct lane *lanes, uint32_t n
             take_figures(m, &ev);
     }
     return STATOR_OK;
+}
+
+static stator_status submit_text(struct measuring *m, const int32_t *ids, uint64_t n_ids, struct lane *lane,
+                                 stator_error *e) {
+    const stator_request q = {.size = sizeof q, .kind = STATOR_EMBED, .tokens = ids, .n_tokens = n_ids};
+    return stator_submit(m->s, &q, &lane->id, e);
 }
 
 /* One request of the test's shape into a lane. */
@@ -148,7 +162,8 @@ static stator_status submit(struct measuring *m, const int32_t *ids, uint64_t n_
                                  : m->off ? STATOR_BENCH_NO_GUESSES
                                           : STATOR_BENCH_AS_CONFIGURED,
                       .accept = (float)m->test->accept};
-    stator_status st = stator_bench_submit(m->s, &q, &b, &lane->id, e);
+    stator_status st =
+        m->embeds ? submit_text(m, ids, n_ids, lane, e) : stator_bench_submit(m->s, &q, &b, &lane->id, e);
     if (st == STATOR_OK && session_signal())
         stator_cancel(m->s, 0); /* it came before there was a request to cancel */
     return st;
@@ -228,7 +243,13 @@ stator_status bench_run(stator *s, const struct bench_test *t, uint32_t laps, st
     if (st != STATOR_OK)
         return st;
     *r = (struct bench_result){.test = *t};
-    struct measuring m = {.s = s, .test = t, .result = r, .vocab = info.vocab, .random = SEED, .off = off};
+    struct measuring m = {.s = s,
+                          .test = t,
+                          .result = r,
+                          .vocab = info.vocab,
+                          .random = SEED,
+                          .off = off,
+                          .embeds = bench_embeds(&info)};
     uint64_t room = (uint64_t)t->sequences * (bench_context(t, info.batch) + 1);
     int32_t *ids = malloc((bench_context(t, info.batch) + 1) * sizeof *ids);
     struct lane *lanes = calloc(t->sequences, sizeof *lanes);
