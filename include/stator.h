@@ -515,6 +515,9 @@ typedef struct stator_stats {
     /* memory.expert_slots: rows that GPUs have computed with experts in slots, and experts copied to slots.
      */
     uint64_t slot_rows, slot_copies;
+    /* Bytes of experts in host memory that were copied to windows of GPUs, for steps of many tokens
+     * (memory.expert_window, memory.on_oom = "spill"). */
+    uint64_t streamed_bytes;
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

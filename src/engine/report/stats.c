@@ -49,6 +49,7 @@ static void add_helped(const struct stator *s, stator_stats *all) {
         all->helped_ns += atomic_load(&s->devices[i].helped_ns);
         all->slot_rows += atomic_load(&s->devices[i].slot_rows);
         all->slot_copies += atomic_load(&s->devices[i].slot_copies);
+        all->streamed_bytes += atomic_load(&s->devices[i].streamed_bytes);
     }
 }
 

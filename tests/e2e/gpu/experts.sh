@@ -199,6 +199,25 @@ test_helped_rows_in_the_metrics() {
     ends 0
 }
 
+# A prompt of 12 tokens is one step through the window, of which the metrics tell; its answer is the processors'.
+test_window_bytes_in_the_metrics() {
+    need_shared oracles/models/qwen3moe.gguf
+    need_driver
+    local bytes
+    serve_config=$shared/oracles/models/qwen3moe.gguf
+    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small")
+    serve --set 'devices.use="level_zero:0"' --set memory.experts=host --set memory.context=64 --set memory.batch=16 --set memory.expert_window=12
+    ready
+    complete "$(seq -s , 1 12)" 2
+    get /metrics
+    answered 200
+    bytes=$("$stator" plan "$serve_config" --device g=1GiB --set memory.experts=host --set memory.expert_window=12 --json | sed -n 's/.*"window_bytes_per_step": \([0-9]*\).*/\1/p')
+    grep -q "^stator_expert_window_bytes_total $bytes" "$tmp/answer" || fail "$bytes are expected: $(grep '^stator_expert' "$tmp/answer")"
+    grep -q '^stator_helped_rows_total [1-9]' "$tmp/answer" || fail "$(grep '^stator_helped' "$tmp/answer")"
+    kill -TERM $pid
+    ends 0
+}
+
 # With slots, hits and misses are together as many rows, and --report has them.
 test_hits_in_the_report() {
     need_shared oracles/models/qwen3moe.gguf

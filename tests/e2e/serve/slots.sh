@@ -25,6 +25,31 @@ in_slot() {
     sed -n 's/.*"content":"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$tmp/answer" >"$tmp/said"
 }
 
+# A second process reads what the first one writes, while that one runs.
+test_two_processes_share_the_folder() {
+    local ids writer
+    ids=$(count 10 200)
+    start
+    in_slot 0 "$ids" 12
+    mv "$tmp/said" "$tmp/first"
+    slot 0 save talk.bin
+    answered 200 '"n_saved":192'
+    writer=$pid
+    start
+    trap 'kill -9 $pid $writer 2>/dev/null' EXIT
+    grep -q 'kv.* is only read: another process writes to it' "$tmp/serve.err" || fail "it does not say so: $(cat "$tmp/serve.err")"
+    complete "$ids" 12
+    [ "$cached" = 192 ] || fail "$cached tokens of 200 were found"
+    cmp "$tmp/first" "$tmp/said" || fail "another answer of the second process"
+    slot 1 restore talk.bin
+    answered 200 '"n_restored":192'
+    slot 0 save mine.bin
+    [ "$status" != 200 ] || fail "a reader saves"
+    stop
+    pid=$writer
+    stop
+}
+
 test_a_slot_goes_on_in_another_run() {
     local ids other k
     ids=$(count 10 200) other=$(count 900 100)
