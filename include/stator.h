@@ -12,7 +12,7 @@
  * between all calls may be made from any thread at any time; stator_poll from one thread at a time.
  * stator_cancel may be called from a signal handler too, and while stator_start runs.
  * - The library installs no signal handlers and never calls exit(). It has no global state but for what
- * drivers have, and whose turn it is on the processors where engines are opened beside each other
+ * drivers have, and the turns of engines on the processors where they are opened beside each other
  * (options.beside).
  */
 #ifndef STATOR_H
@@ -73,7 +73,7 @@ typedef struct stator_options {
     size_t n_devices;
     int described;     /* 1: if the config has devices.facts, they replace devices.use in the same way */
     const char *trace; /* NULL, or a file for a trace of the devices' work: JSON of Chrome's trace viewer */
-    uint32_t stage;    /* with cluster.stages, and no ranks of MPI: the host whose memory is planned */
+    uint32_t stage;    /* with cluster.stages, and no ranks of MPI: the host that the plan is for */
     int serve; /* 1: the plan has memory for a server around the engine (stator_edge_memory), as it has
                   if the config's section `server` is not all defaults */
     int reuse; /* 1: requests go on from one another, as in a chat, so that server.checkpoints = "auto" plans
@@ -201,7 +201,7 @@ typedef enum stator_grammar_kind {
                             {"any": [part, ..]}, {"repeat": part} (one or more), {"regex": ..} or {"until":
                             {text: part, ..}} (any text up to the first of these texts, which the part
                             follows; "may_end": true: or without them) */
-    STATOR_GRAMMAR_GBNF   /* a grammar of llama.cpp, whose rule `root` the whole answer matches */
+    STATOR_GRAMMAR_GBNF   /* a grammar of llama.cpp; the whole answer matches its rule `root` */
 } stator_grammar_kind;
 typedef struct stator_grammar_source {
     size_t size;
@@ -303,7 +303,7 @@ typedef struct stator_request {
     /* NULL, or of each of the n_pictures what stator_load_picture gave: then submit decodes nothing, and
      * `pictures` is not read. */
     const uint64_t *loaded;
-    /* GENERATE, with info.slots: 1 + the slot whose text this becomes when it ends; 0: the engine chooses. */
+    /* GENERATE, with info.slots: 1 + the slot that gets this text when it ends; 0: the engine chooses. */
     uint32_t slot;
 } stator_request;
 
@@ -369,7 +369,7 @@ typedef struct stator_picture_size {
 stator_status stator_measure_picture(const stator *s, const stator_picture *picture,
                                      stator_picture_size *size, stator_error *e);
 
-/* Decodes a picture ahead of the requests that have it, for callers whose submitting thread must not wait: a
+/* Decodes a picture ahead of the requests that have it, for callers that must not wait while they submit: a
  * large file takes a second. Any thread may call; one file is decoded at a time, and no other call waits for
  * it but a submit that has files to decode. The picture is held until stator_drop_picture, beyond which
  * requests hold it themselves. After stator_start. STATOR_BUSY: all places (vision.pictures) are held. */
@@ -431,7 +431,7 @@ typedef struct stator_event {
     uint32_t n_guessed; /* DONE: draft tokens (config: speculation), */
     uint32_t n_kept;    /* and of those the ones that came; n_generated counts them too */
     uint32_t n_values;  /* VECTOR */
-    uint32_t slot;      /* DONE: whose text this is now (stator_slot) */
+    uint32_t slot;      /* DONE: the slot that has this text now (stator_slot) */
     uint64_t n_bytes;   /* DONE of stator_slot_submit: of the files that it wrote, or that it read */
 } stator_event;
 
@@ -459,7 +459,7 @@ typedef struct stator_stats {
     size_t size;
     uint32_t running;      /* requests with a place in the KV cache */
     uint32_t waiting;      /* requests that wait for one */
-    uint32_t ended;        /* whose DONE is not polled yet */
+    uint32_t ended;        /* their DONE is not polled yet */
     uint32_t capacity;     /* of all three together: one more is STATOR_BUSY */
     uint32_t block_tokens; /* of the KV cache: tokens of a block, */
     uint32_t blocks;       /* blocks */
@@ -695,7 +695,7 @@ stator_status stator_get_device_audit(const stator *s, size_t index, stator_devi
                                       stator_error *e);
 
 /* JSON texts, into the caller's buffer, with a NUL: *n is the length without it. When capacity is too small
- * (STATOR_USAGE), *n is the plan's whole length; of a report, whose figures change from call to call, what
+ * (STATOR_USAGE), *n is the plan's whole length; of a report (its figures change from call to call) what
  * none of this engine is longer than until it is started or stopped: *n + 1 bytes hold the next one. plan: as
  * `stator plan --json`. report: as `--report FILE`. */
 stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e);

@@ -308,7 +308,7 @@ static void print_report(const struct run *r) {
     fprintf(stderr, "generation  %u tokens, %.2f s, %.1f tokens/s (ended by: %s)\n", d->n_generated,
             (double)d->generate_ns * 1e-9, rate(stepped, d->generate_ns), reason_name(d->reason));
     if (d->n_guessed > 0)
-        fprintf(stderr, "speculation %u of %u guesses kept\n", d->n_kept, d->n_guessed);
+        fprintf(stderr, "speculation %u of %u draft tokens kept\n", d->n_kept, d->n_guessed);
     stator_vision vision = {.size = sizeof vision};
     if (stator_get_vision(r->engine, &vision, NULL) == STATOR_OK && vision.encoded > 0)
         fprintf(stderr, "pictures    %llu encoded, %.2f s\n", (unsigned long long)vision.encoded,

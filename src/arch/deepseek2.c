@@ -36,8 +36,8 @@ static stator_status refuse_growth(const struct gguf *g, stator_error *e) {
     if (st == STATOR_OK && growth != 0)
         st = gguf_error(
             g, e,
-            "key 'deepseek2.attention.temperature_scale' is %g: latent attention whose queries grow with "
-            "the position is not supported",
+            "key 'deepseek2.attention.temperature_scale' is %g: queries of latent attention that grow with "
+            "the position are not supported",
             (double)growth);
     return st;
 }
@@ -64,7 +64,7 @@ static stator_status check(const struct gguf *g, const struct shape *s, stator_e
         if (head % group != 0)
             return gguf_error(
                 g, e,
-                "tensor 'blk.%u.attn_k_b.weight' has type %s, whose values come in groups of %u, but "
+                "tensor 'blk.%u.attn_k_b.weight' has type %s (its values come in groups of %u), but "
                 "key 'deepseek2.attention.key_length_mla' is %u, expected a multiple",
                 i, block_info(t->type)->name, group, head);
     }

@@ -261,7 +261,7 @@ static stator_status check_speculation(const struct check *p) {
                        "nextn; take \"ngram\" or \"off\"");
     if (c->speculation.mode == CONFIG_SPECULATION_DRAFT && c->speculation.model[0] == '\0')
         return problem(p, CONFIG_SPECULATION_MODE,
-                       "is \"draft\": that needs speculation.model, the file of the model that guesses");
+                       "is \"draft\": that needs speculation.model, the file of the draft model");
     if (c->speculation.mode == CONFIG_SPECULATION_DRAFT && c->cluster.n > 0)
         return problem(p, CONFIG_SPECULATION_MODE,
                        "is \"draft\": a run over several hosts (cluster.stages) has no draft model; take "

@@ -47,12 +47,11 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "The most pixels of a picture that the tower sees; larger pictures shrink. Memory and time "
                  "of the tower follow from it. Pictures of gemma3 towers have one size, those of gemma4v as "
                  "many pixels as this and the file (else 645120) allow."},
-    [CONFIG_VISION_PICTURES] =
-        {KEY(vision, pictures), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_PICTURES,
-         .default_text = "4", .unit = "pictures",
-         .help =
-             "Pictures whose embeddings are held at a time, of all requests together. A request can't have "
-             "more."},
+    [CONFIG_VISION_PICTURES] = {KEY(vision, pictures), .kind = CONFIG_KIND_INTEGER, .min = 1,
+                                .max = CONFIG_MOST_PICTURES, .default_text = "4", .unit = "pictures",
+                                .help = "Pictures that are held (as embeddings) at a time, of all requests "
+                                        "together. A request can't have "
+                                        "more."},
     [CONFIG_VISION_DECODE] =
         {KEY(vision, decode), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 4 * GIB, .default_text = "128MiB",
          .unit = "bytes",
@@ -349,7 +348,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_SERVER_MAX_TOKENS] =
         {KEY(server, max_tokens), .kind = CONFIG_KIND_ENUM,
          .names = {"clamp", "refuse"}, .default_text = "clamp", .unit = "",
-         .help = "A request whose max_tokens asks for more than the room that its prompt leaves: \"clamp\" "
+         .help = "A request with a max_tokens beyond the room that its prompt leaves: \"clamp\" "
                  "generates as many tokens as there is room for, \"refuse\" answers 400."},
     [CONFIG_SERVER_UNKNOWN_FIELDS] =
         {KEY(server, unknown_fields), .kind = CONFIG_KIND_ENUM, .names = {"ignore", "refuse"},

@@ -1,5 +1,5 @@
-/* The processors as the helper of a GPU: they compute the chosen experts of the GPU's layers, whose matrices
- * lie in host memory (device_model.hosted), while the GPU computes the rest of the layer.
+/* The processors as the helper of a GPU: they compute the chosen experts of the GPU's layers from matrices
+ * in host memory (device_model.hosted), while the GPU computes the rest of the layer.
  *
  * The exchange of a layer goes through the device's pinned part (device_hosted): the GPU writes the experts
  * that its tokens chose and the rows that they multiply, the helper computes and writes a row of floats per
@@ -19,7 +19,7 @@ struct device_helper;
  * two products of a layer). processors: of device_choose("cpu:0"). */
 uint64_t device_helper_bytes(const struct device_choice *processors, const struct device_model *m,
                              bool joins);
-/* with: a helper whose team it joins, and which is closed after it; or NULL. memory: device_helper_bytes
+/* with: a helper; this one joins its team and is closed before it; or NULL. memory: device_helper_bytes
  * bytes, aligned to 64, in whole mapped pages. It and *m outlive the helper. Errors as device_open's for a
  * CPU. */
 stator_status device_helper_open(const struct device_choice *processors, const struct device_model *m,

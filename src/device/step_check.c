@@ -8,7 +8,7 @@ static const char *header_flaw(const struct device_model *m, const struct step_h
     if (h->n_tokens == 0 || h->n_tokens > g->want.batch)
         return "tokens are not 1 to batch";
     if (h->run_body == STEP_GUESS && (g->guess == g->n_ops || h->n_rows == 0 || h->n_tokens != h->n_chunks))
-        return "guesses where no block makes them, or of no single tokens";
+        return "drafts where no MTP head makes them, or of no single tokens";
     if (h->n_rows > g->want.logits_rows)
         return "more rows of logits than planned";
     if (h->n_chunks == 0 || h->n_chunks > m->sequences || h->n_chunks > h->n_tokens)
@@ -42,10 +42,10 @@ const char *device_step_flaw(const struct device_model *m, const void *slot) {
         if (chunks[i].n == 0 || chunks[i].first != tokens || chunks[i].n > h->n_tokens - tokens)
             return "chunks do not follow one another";
         if (chunks[i].tested >= chunks[i].n)
-            return "a chunk of guesses only";
+            return "a chunk of draft tokens only";
         const uint32_t kept = m->graph->want.guess_rows;
         if (chunks[i].hidden > kept || (kept > 0 && chunks[i].tested >= kept))
-            return "a chunk goes on from a row that it does not keep, or has more guesses";
+            return "a chunk goes on from a row that it does not keep, or has more draft tokens";
         tokens += chunks[i].n;
     }
     if (tokens != h->n_tokens)

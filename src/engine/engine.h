@@ -3,13 +3,11 @@
  * Threads. The driver thread (the one that calls stator_*) owns everything until stator_start, and again
  * after the engine thread was joined. Between those, the engine thread owns device, sequences, sampler and
  * the plan's use figures, and any number of threads call; they meet only
- *   in the commands' ring, whose producer holds submit_lock;
- *   in the request slots: a free one (id 0) belongs to who holds submit_lock, then to the engine until it has
- *     put the end into its outbox, then to who polls, who frees it;
- *   in the outboxes and the bell: the engine fills and rings, one thread at a time polls;
- *   in the atomics;
- *   in the grammars, whose references keep callers from compiling into one that a request uses.
- * The engine takes no lock.
+ *   in the commands' ring: its producer holds submit_lock;
+ *   in the request slots: a free one (id 0) belongs to the holder of submit_lock, then to the engine until it
+ * has put the end into its outbox, then to the polling thread, which frees it; in the outboxes and the bell:
+ * the engine fills and rings, one thread at a time polls; in the atomics; in the grammars: references keep
+ * callers from compiling into one that a request uses. The engine takes no lock.
  *
  * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the
  * slices of `engine`: this struct, the model's directory, shape and graph, the tokenizer, the run's state. */
@@ -40,7 +38,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#if defined(__SANITIZE_THREAD__) /* whose state is thread-local */
+#if defined(__SANITIZE_THREAD__) /* its state is thread-local */
 #define ENGINE_STACK (4096 * 1024)
 #else
 #define ENGINE_STACK (512 * 1024)
@@ -56,7 +54,8 @@ struct engine_rows {
     float *row[ENGINE_READER_ROWS];
 };
 
-/* What statistics tell of a request: written by the engine's thread (0 by who submits), read by any. */
+/* What statistics tell of a request: written by the engine's thread (0 by the submitting one), read by any.
+ */
 struct engine_shown {
     _Atomic uint64_t admitted_ns; /* 0: not yet, as in the next three */
     _Atomic uint64_t began_ns;
@@ -114,23 +113,23 @@ struct engine_request {
     uint64_t submitted_ns;
     struct engine_shown shown;
     struct outbox out;
-    uint32_t slot; /* whose text it becomes; UINT32_MAX until the engine has chosen */
+    uint32_t slot; /* the slot that gets its text; UINT32_MAX until the engine has chosen */
     struct engine_slot_action slots;
     uint32_t dimensions;        /* EMBED */
     struct engine_rows *rows;   /* LOGITS and EMBED: from admission until its end was polled */
     uint32_t rows_told;         /* handed out; EMBED: taken into the vector */
-    _Atomic uint32_t rows_read; /* of these, those whose reader is through with them */
+    _Atomic uint32_t rows_read; /* of these, those that their reader is through with */
 };
 
 #define CHECKPOINTS_NONE KV_POOL_NONE
 
 /* A copy of a sequence's RING and STATE blocks (run/checkpoints.h). */
 struct engine_checkpoint {
-    uint32_t block;         /* of the pool, at whose end it is; KV_POOL_NONE: none was taken yet */
-    uint32_t end;           /* blocks of the text up to there */
-    uint32_t holders;       /* sequences that are to go on from it */
-    uint64_t used;          /* when, among all uses */
-    uint64_t written, read; /* steps that did so last; UINT64_MAX: none */
+    uint32_t block;   /* of the pool; it was taken at the block's end. KV_POOL_NONE: none was taken yet */
+    uint32_t end;     /* blocks of the text up to there */
+    uint32_t holders; /* sequences that are to go on from it */
+    uint64_t used;    /* when, among all uses */
+    uint64_t written, read;               /* steps that did so last; UINT64_MAX: none */
     const struct engine_sequence *writer; /* in the step `written` */
     bool shown;                           /* as in use */
 };
@@ -193,7 +192,7 @@ struct engine_sequence {
 
 /* The blocks of one of the graph's caches, on all devices alike. */
 struct engine_cache {
-    uint32_t *free; /* not of PAGED ones, whose blocks the pool has, nor those of checkpoints */
+    uint32_t *free; /* not of PAGED ones (the pool has those), nor of checkpoints */
     uint32_t n_free;
     uint32_t peak;           /* most that sequences have held, or reserved */
     _Atomic uint64_t *shown; /* of each block: KV_POOL_SHOWN; of PAGED ones the pool's */
@@ -209,8 +208,8 @@ struct engine_step {
     uint32_t n_chunks;                /* sequences that it carries */
     struct engine_sequence **carried; /* [sequences] */
     uint32_t n_rows;
-    struct engine_sequence **of_row; /* [logits_rows]: whose the rows are, when it generates */
-    /* A chunk of a logits request, whose tail runs once for every logits_rows rows. */
+    struct engine_sequence **of_row; /* [logits_rows]: the owners of the rows, when it generates */
+    /* A chunk of a logits request. Its tail runs once for every logits_rows rows. */
     struct engine_sequence *reader; /* NULL: the step generates */
     uint32_t position;              /* of the chunk's first token */
     uint32_t n_tokens;
@@ -292,7 +291,7 @@ struct engine_start {
     void *engine_stack;
     pthread_t thread;
     bool thread_runs;
-    struct ring *events; /* from the thread to who called stator_start */
+    struct ring *events; /* from the thread to the caller of stator_start */
     stator_error start_error;
     uint64_t load_ns;
     _Atomic uint64_t loaded_bytes;
@@ -326,10 +325,11 @@ struct engine_front {
     struct bell bell;
     struct engine_rows *rows; /* [n_rows] */
     uint32_t n_rows;
-    pthread_mutex_t submit_lock;    /* who takes a slot, and the producer's end of `commands` */
-    pthread_mutex_t edge_lock;      /* edge_work */
-    _Atomic bool polled;            /* a thread is in stator_poll */
-    struct engine_request *in_hand; /* who polls: whose row of logits it has read */
+    pthread_mutex_t submit_lock; /* taking a slot, and the producer's end of `commands` */
+    pthread_mutex_t edge_lock;   /* edge_work */
+    _Atomic bool polled;         /* a thread is in stator_poll */
+    struct engine_request
+        *in_hand; /* the polling thread's: the request of the row of logits that it has read */
 };
 
 /* What the engine's thread owns between start and stop: sequences, steps in flight, caches and their
@@ -351,7 +351,7 @@ struct engine_run {
         struct kv_moves {
             struct device_piece *pieces[DEVICE_MAX]; /* of the next move of each device */
             uint32_t n_pieces[DEVICE_MAX];
-            struct kv_job **held; /* jobs whose moves run, oldest first */
+            struct kv_job **held; /* jobs with running moves, oldest first */
             uint32_t n_held;
             uint64_t since_ns;   /* no move has ended since then, nor a step run */
             stator_error failed; /* of the first move that did; code STATOR_OK: none */
@@ -368,7 +368,7 @@ struct engine_run {
     } kv_disk;
     struct speculation_loads loads;
     bool has_states;        /* a cache is a state: accepted draft tokens are computed again */
-    bool reuses;            /* who begins as another takes its blocks */
+    bool reuses;            /* a request that begins as another takes its blocks */
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
     uint32_t next_reader;   /* the same for logits requests */
     bool read_last;         /* the last step was of a logits request */

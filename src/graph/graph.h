@@ -47,8 +47,8 @@ enum graph_kind {
     GRAPH_ROUTE,   /* per row: chooses experts by the logits `in` (score + weight[0]); out: routes, as
                       kernels/shared/experts.h defines them */
     GRAPH_EXPERTS, /* like MATMUL, each row by the experts that experts.routes names for it */
-    GRAPH_GATHER_NORM, /* like NORM, for the rows whose logits the step wants. int8 rows come in pairs: 2r as
-                          in NORM, 2r + 1 the quantised remainder of row 2r */
+    GRAPH_GATHER_NORM, /* like NORM, for the rows of which the step wants logits. int8 rows come in pairs: 2r
+                          as in NORM, 2r + 1 the quantised remainder of row 2r */
     GRAPH_PAIR, /* MTP head, per token: the norm of the token's embedding (weight[0] by id, weight[1]) beside
                    the norm (weight[2]) of the hidden state of the token before. That hidden state is the row
                    before in `in`. For a chunk's first token, step_chunk.hidden says where it is: in the op's
@@ -63,11 +63,11 @@ enum graph_kind {
     GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
     GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
-    GRAPH_MERGE,   /* for the rows whose logits the step wants: row r of out has merge.rows rows of `in`, from
-                      row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
+    GRAPH_MERGE,   /* for the rows of which the step wants logits: row r of out has merge.rows rows of `in`,
+                      from   row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
                       columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, factor, sum) in
                       their order from +0; with a weight it becomes (mean - bias[0]) * weight[0] */
-    GRAPH_PROJECT, /* for the rows whose logits the step wants: out[column[0]..] = in x weight[0], which is
+    GRAPH_PROJECT, /* for the rows of which the step wants logits: out[column[0]..] = in x weight[0], which is
                       stored the other way round, with a row per column of `in`: fmaf in their order from +0
                     */
     GRAPH_BLEND,   /* out += four rows of weight[0], each times a factor, in their order: struct step_blend of
@@ -84,7 +84,7 @@ enum graph_kind {
     GRAPH_KINDS
 };
 
-/* The id of a token whose row is a picture's: the host has written it (graph.pictures). The MTP head, which
+/* The id of a picture's token: the host has written its row (graph.pictures). The MTP head, which
  * has no such rows, takes that of the token `marker` instead. */
 #define GRAPH_PICTURE(marker) (-1 - (marker))
 
@@ -190,7 +190,7 @@ struct graph_rope {
     struct graph_norm norm_k;
     bool norm_v; /* heads of v are normed by `norm` without weights; dim_v is dim_k, and not `wide` */
     bool late;   /* heads are normed after they are rotated */
-    /* Not 0: one KV head, whose first dim_v values are V as well. The first `latent` values of k are normed
+    /* Not 0: one KV head; its first dim_v values are V as well. The first `latent` values of k are normed
      * by norm_k with weight[0]; the n_rot behind them are rotated, and those of q come from the ends of the
      * heads in `work`; what is left of both is set to 0. The cache has K alone. */
     uint32_t latent;
@@ -310,7 +310,7 @@ struct graph_exchanged {
     uint32_t used;
     uint32_t routes; /* value */
     /* RESIDUAL, on a GPU: out is `stream` plus the row, and the op behind it is the NORM of out to the value
-     * `normed`: both are one launch, whose groups read all of a row that others already write. */
+     * `normed`: both are one launch, and its groups read all of a row that others already write. */
     bool norms;
     uint32_t stream, normed;
 };
@@ -353,9 +353,9 @@ struct graph_op {
         struct graph_exchanged exchanged;
     };
     uint32_t layer; /* GRAPH_NONE outside layers */
-    bool wanted;    /* works on the rows whose logits the step wants, though it stands before the tail; every
-                       step of such a graph wants some */
-    uint32_t cache; /* of graph.caches, or GRAPH_NONE */
+    bool wanted; /* works on the rows of which the step wants logits, though it stands before the tail; every
+                    step of such a graph wants some */
+    uint32_t cache;       /* of graph.caches, or GRAPH_NONE */
     uint32_t cache_layer; /* the layer's number among the cache's layers */
     uint32_t in;          /* value, or GRAPH_NONE */
     uint32_t out;
@@ -547,7 +547,7 @@ bool graph_op_reads(const struct graph_op *op, uint32_t value);
 bool graph_op_writes(const struct graph_op *op, uint32_t value);
 /* Whether the op is a product with the first matrices of each expert (SWIGLU, GEGLU, RELU2). */
 bool graph_op_opens_experts(const struct graph_op *op);
-/* Whether the op is a product whose sums go through a function (SWIGLU, GEGLU, RELU2). */
+/* Whether the op is a product with a function of its sums (SWIGLU, GEGLU, RELU2). */
 bool graph_op_activated(const struct graph_op *op);
 /* Whether it multiplies by two matrices (of each expert), gate and up, for one output. */
 bool graph_op_gated(const struct graph_op *op);

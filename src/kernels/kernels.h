@@ -26,7 +26,7 @@
 #define KERNELS_KV_GROUP   KV_LAYOUT_GROUP /* values of a token that share a scale, in quantised K and V */
 #define KERNELS_SPLIT      256             /* tokens in an attention split, aligned to absolute position */
 #define KERNELS_MAX_HEAD   512             /* largest head dimension, of V always */
-#define KERNELS_MAX_KEY    640             /* of K and Q whose first values are V */
+#define KERNELS_MAX_KEY    640             /* of K and Q that begin with V */
 #define KERNELS_MAX_GROUP  64              /* most query heads that share a KV head */
 #define KERNELS_MAX_TAPS   DELTA_MAX_TAPS
 #define KERNELS_MAX_STATE  DELTA_MAX_STATE

@@ -99,7 +99,7 @@ static stator_status read_per_layer_or(const struct gguf *g, const struct shape 
         if (gguf_item_i64(&value, i) != first && (zero == NULL || !zero[i]))
             return gguf_error(g, e,
                               "key '%s' differs between layers (%" PRId64 " in layer %" PRIu64 ", %" PRId64
-                              " in layer %" PRIu64 "); only models whose layers are alike are supported",
+                              " in layer %" PRIu64 "); only models with layers that are alike are supported",
                               key, first, at, gguf_item_i64(&value, i), i);
     if (zero != NULL && zero[at])
         return gguf_error(g, e, "key '%s' is 0 in every layer, expected at least one layer with attention",

@@ -132,7 +132,7 @@ stator_status shape_read_shared_kv(const struct gguf *g, struct shape *s, stator
                 gguf_error(g, e,
                            "key '%s.attention.shared_kv_layers' is %" PRIu32 ", but layer %" PRIu32
                            " %s a window, and none of the first %" PRIu32
-                           " layers, whose K and V it could read, does likewise",
+                           " layers (it reads K and V of one of them) does likewise",
                            s->arch_name, s->shared_kv, i, shape_has_window(s, i) ? "has" : "has not", owners);
     return st;
 }

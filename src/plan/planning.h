@@ -111,9 +111,9 @@ struct planning_second {
     uint64_t place_work_bytes;
     struct graph graph;          /* its tables, for that of its device */
     struct device_choice choice; /* of its own key; a draft's without one is the model's first device */
-    uint32_t beside;             /* the device before it whose memory it shares, a GPU, or PLANNING_NONE */
-    uint64_t bytes;              /* what it takes of that */
-    bool has_states;             /* a cache is one */
+    uint32_t beside; /* the device before it that it shares memory with, a GPU, or PLANNING_NONE */
+    uint64_t bytes;  /* what it takes of that */
+    bool has_states; /* a cache is one */
 };
 
 struct planning {
@@ -216,7 +216,7 @@ static inline const struct gguf *planning_gguf(const struct planning *s, uint32_
     return second == NULL ? s->gguf : second->gguf;
 }
 
-/* The first device of the GPU whose memory device i uses. */
+/* The first device of the GPU that has device i's memory. */
 static inline uint32_t planning_owner(const struct planning *s, uint32_t i) {
     const struct planning_second *second = planning_second_of(s, i);
     return second == NULL || second->beside == PLANNING_NONE ? i : second->beside;

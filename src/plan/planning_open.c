@@ -705,7 +705,7 @@ static stator_status check_guesses(const struct planning *s, stator_error *e) {
             if (g->ops[k].kind == GRAPH_DELTA && g->ops[k].delta.dim_k > DELTA_TESTED_STATE)
                 return error_set(
                     e, STATOR_USAGE,
-                    "speculation.mode: the states of this model have %u rows, a GPU tests guesses "
+                    "speculation.mode: the states of this model have %u rows, a GPU tests drafts "
                     "with up to %d; set it to \"off\"",
                     g->ops[k].delta.dim_k, DELTA_TESTED_STATE);
     }

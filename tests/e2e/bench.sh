@@ -90,11 +90,11 @@ test_speculate() {
     printed '"test": "tg50 \+4 a1"'
     printed '"accept": 1,'
     # A reader that is slow (a busy machine) makes guesses fewer.
-    tr -d ' \n' <"$tmp/out" | grep -qE '"accept":1,"n_guessed":([1-9][0-9]*),"n_kept":\1,"tokens_per_turn":[1-5]' || fail "not all guesses kept"
+    tr -d ' \n' <"$tmp/out" | grep -qE '"accept":1,"n_guessed":([1-9][0-9]*),"n_kept":\1,"tokens_per_turn":[1-5]' || fail "not all draft tokens kept"
     tr -d ' \n' <"$tmp/out" | grep -qE '"accept":0,"n_guessed":([1-9]|[1-3][0-9]),"n_kept":0,"tokens_per_turn":1,' || fail "wrong guesses are not few"
     expect 0 "$stator" bench "$demo" -p 0 -n 20 -d 5 -r 1 --speculate 2 --accept 0.5
     printed '\| tg20 \+2 a0\.5 @ d5 \|'
-    said '^[0-9]+ of [0-9]+ guesses kept, [0-9.]+ tokens in a turn$'
+    said '^[0-9]+ of [0-9]+ draft tokens kept, [0-9.]+ tokens in a turn$'
     expect 2 "$stator" bench "$demo" --speculate 17
     expect 2 "$stator" bench "$demo" --accept 0.5
     said '--accept is for --speculate'

@@ -299,7 +299,7 @@ EOF
     expect 2 "$stator" quantize $model "$tmp/x.gguf" Q4_K_M --imatrix $text
     said 'this is no importance matrix|damaged or cut off'
     expect 2 "$stator" quantize $model "$tmp/x.gguf" Q4_K_M --imatrix $model
-    said 'no tensor whose name ends in .in_sum2'
+    said 'no tensor of the file has a name that ends in .in_sum2'
     expect 2 "$stator" quantize $model "$tmp/old" Q4_K_M --imatrix "$tmp/old"
     said 'is the importance matrix itself'
 }

@@ -271,7 +271,7 @@ static stator_status run_tests(struct bench *b, const stator_info *info, struct 
         if (st == STATOR_OK && r.n_rates > 0)
             bench_table_row(table, &r);
         if (st == STATOR_OK && r.test.guesses > 0 && b->form == BENCH_MD)
-            fprintf(stderr, "%" PRIu64 " of %" PRIu64 " guesses kept, %.2f tokens in a turn\n", r.n_kept,
+            fprintf(stderr, "%" PRIu64 " of %" PRIu64 " draft tokens kept, %.2f tokens in a turn\n", r.n_kept,
                     r.n_guessed, bench_tokens_per_turn(&r));
         if (st == STATOR_OK && r.fill_rate > 0 && b->form == BENCH_MD)
             fprintf(stderr, "the context of %u tokens was computed at %.2f tokens/s\n", r.test.depth,
@@ -344,12 +344,12 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
          .value = "N",
          .min = 1,
          .max = STATOR_GUESSES,
-         .help = "also generate with N guesses in a step, of which so many are right as --accept says"},
+         .help = "also generate with N draft tokens in a step, of which so many are right as --accept says"},
         {.name = "accept",
          .kind = OPTIONS_TEXT,
          .target = &b->accept_text,
          .value = "A,..",
-         .help = "shares of guesses that are right, one test per number (0,0.5,0.8)"},
+         .help = "shares of draft tokens that are right, one test per number (0,0.5,0.8)"},
         {.name = "repetitions",
          .letter = 'r',
          .kind = OPTIONS_U64,

@@ -96,7 +96,7 @@ static stator_status prepare_talk(struct chat *c, stator_error *e) {
     const bool resumes = c->talk.n > 0;
     if (resumes && c->system != NULL)
         return error_set(e, STATOR_USAGE,
-                         "--system and --resume: %s has a conversation already, whose system message stays",
+                         "--system and --resume: %s has a conversation already, and its system message stays",
                          c->resume);
     if (c->system != NULL && !chat_talk_add(&c->talk, CHAT_TALK_SYSTEM, c->system, strlen(c->system)))
         return error_set(e, STATOR_USAGE, "--system is longer than what the context can hold");

@@ -198,7 +198,7 @@ static stator_status read_gguf(const struct gguf *g, struct imatrix *m, stator_e
     }
     if (n == 0)
         return error_set(e, STATOR_USAGE,
-                         "this is no importance matrix: the file has no tensor whose name ends in " SUMS);
+                         "this is no importance matrix: no tensor of the file has a name that ends in " SUMS);
     stator_status st = gguf_read_u64_or(g, "imatrix.chunk_count", 0, UINT64_MAX, 0, &m->chunks, e);
     if (st == STATOR_OK)
         st = take_memory(m, n, n_values, n_name, e);

@@ -73,8 +73,8 @@ static const struct shape_class shapes[] = {
     {"layers without RoPE", MODEL("smollm3", 256, 256, 4, 4, 64, 320, .n_layers = 4)},
     {"norms of all heads", MODEL("olmo2", 256, 512, 4, 2, 64, 320, .untied = true, .window = 50)},
     {"narrow values, a part rotated", MODEL("llama", 256, 512, 8, 4, 96, 320, .value_dim = 64, .n_rot = 32)},
-    {"guesses of a block", MODEL("qwen35", 256, 256, 4, 2, 64, 320, .n_rot = 32, .key_heads = 2,
-                                 .value_heads = 4, .dim_k = 64, .dim_v = 64, .taps = 4, .nextn = true)},
+    {"drafts of an MTP head", MODEL("qwen35", 256, 256, 4, 2, 64, 320, .n_rot = 32, .key_heads = 2,
+                                    .value_heads = 4, .dim_k = 64, .dim_v = 64, .taps = 4, .nextn = true)},
     {"gated convolutions", MODEL("lfm2", 256, 512, 4, 2, 64, 320, .n_layers = 4, .taps = 3)},
     {"gated convolutions, experts", MODEL("lfm2moe", 512, 256, 4, 1, 64, 301, .untied = true, .n_layers = 3,
                                           .taps = 5, .experts = 7, .used = 2)},
@@ -287,7 +287,7 @@ static void compare(const struct outcome *a, const struct outcome *b, uint32_t v
         return;
     }
     if (a->guessed != b->guessed || a->kept != b->kept)
-        snprintf(text, 256, "%u of %u guesses are right on the device, %u of %u on the CPU", a->kept,
+        snprintf(text, 256, "%u of %u draft tokens are right on the device, %u of %u on the CPU", a->kept,
                  a->guessed, b->kept, b->guessed);
 }
 
@@ -482,13 +482,13 @@ int selftest_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &t.device,
          .value = "D",
-         .help = "the GPU, by name (level_zero:1) or PCI address (default: level_zero:0); or cpu:0, whose "
+         .help = "the GPU, by name (level_zero:1) or PCI address (default: level_zero:0); or cpu:0: its "
                  "kernels are then compared with the scalar ones"},
         {.name = "only",
          .kind = OPTIONS_TEXT,
          .target = &t.only,
          .value = "TEXT",
-         .help = "only the ops and models whose names contain this text, such as \"op matmul\" or \"q8_0, "
+         .help = "only the ops and models with this text in their names, such as \"op matmul\" or \"q8_0, "
                  "even\""},
         {.name = "report",
          .kind = OPTIONS_TEXT,

@@ -162,7 +162,7 @@ stator_status parts_read_hybrid(const struct gguf *g, struct shape *s, stator_er
         st = shape_read_delta(g, s, e);
     if (st == STATOR_OK && s->head_dim_k != s->head_dim_v)
         st = gguf_error(g, e,
-                        "key '%s.attention.value_length' is %u, but gates lie beside heads of q, whose "
+                        "key '%s.attention.value_length' is %u, but gates lie beside heads of q, and "
                         "attention.key_length is %u: only equal ones are supported",
                         s->arch_name, s->head_dim_v, s->head_dim_k);
     s->gated = s->rope_neox = true;

@@ -550,8 +550,9 @@ stator_status stator_bench_submit(stator *s, const stator_request *request, cons
                          "number from 0 to 1, are expected",
                          (int)b.guesses, (double)b.accept);
     if (b.guesses == STATOR_BENCH_REPLAY && s->planning.want.guesses == 0)
-        return error_set(e, STATOR_USAGE,
-                         "stator_bench_submit: guesses are to be tested, but speculation.mode is \"off\"");
+        return error_set(
+            e, STATOR_USAGE,
+            "stator_bench_submit: draft tokens are to be tested, but speculation.mode is \"off\"");
     return submit(s, &r, &b, id, e);
 }
 

@@ -62,7 +62,7 @@ void placement_decide(struct placement *p, const struct planning *s, const char 
     p->staging = node_of_gpus(s, root, &known);
     p->n_far = far_gpus(s, root, p->staging);
     if (p->staging < 0)
-        snprintf(p->why, sizeof p->why, "no GPU whose node the firmware tells: staging lies anywhere");
+        snprintf(p->why, sizeof p->why, "the firmware tells no GPU's node: staging lies anywhere");
     else if (p->n_far > 0)
         snprintf(p->why, sizeof p->why,
                  "staging is meant for node %d, where most GPUs are; copies of %u GPU%s on other nodes cross "

@@ -202,7 +202,7 @@ static stator_status check_whole_pictures(const struct planning *s, const struct
     if (!f->host_memory)
         return error_set(
             e, STATOR_USAGE,
-            "model.vision: %s can't compute with pictures whose tokens see each other (projector "
+            "model.vision: %s can't compute with pictures if their tokens see each other (projector "
             "%s): all devices of the model must be CPUs so far",
             f->name, tower_projector_name(s->vision.tower->projector));
     if (want->batch < least)

@@ -12,7 +12,7 @@ struct notify {
 };
 
 void notify_open(struct notify *n);
-/* "READY=1": lines of such assignments. Waits for a reader whose queue is full, but with "WATCHDOG=1" not at
+/* "READY=1": lines of such assignments. Waits for a reader with a full queue, but with "WATCHDOG=1" not at
  * all. */
 void notify_send(const struct notify *n, const char *lines);
 void notify_close(struct notify *n);

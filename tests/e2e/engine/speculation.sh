@@ -18,7 +18,7 @@ test_same_text() {
 --temp 1 --seed 5
 --temp 0.7 --seed 9 --repeat-penalty 1.2
 END
-    said '^speculation [0-9]+ of [1-9][0-9]* guesses kept$'
+    said '^speculation [0-9]+ of [1-9][0-9]* draft tokens kept$'
     tr -d ' \n' <"$tmp/r.json" | grep -qE '"speculation":\{"mode":"ngram","tokens":16,"turns":[1-9][0-9]*,"guessed":[1-9][0-9]*,"kept":[0-9]+,"tokens_per_turn":1[0-9.e-]*,"rate_by_place":\[([0-9.]+,){15}[0-9.]+\]\}' || fail "the report"
 }
 
@@ -98,7 +98,7 @@ test_draft_plan() {
 test_draft_bench() {
     printf 'model = { path = "%s" };\nspeculation = { mode = "draft"; tokens = 3; model = "%s" };\n' "$PWD/configs/demo.gguf" "$PWD/configs/demo.gguf" >"$tmp/b.cfg"
     expect 0 "$stator" bench "$tmp/b.cfg" -p 0 -n 20 -r 1 --speculate 3 --accept 0,1
-    said '^15 of 15 guesses kept'
+    said '^15 of 15 draft tokens kept'
     sed -i 's/mode = "draft"; tokens = 3; model = "[^"]*"/mode = "draft"; model = "nowhere.gguf"/' "$tmp/b.cfg"
     expect 2 "$stator" bench "$tmp/b.cfg" -p 0 -n 20 -r 1 --speculate 3
     said 'nowhere\.gguf'

@@ -526,8 +526,8 @@ test_selftest_variants() {
     need_driver
     expect_gpu 0 devices=1 "$stator" selftest --only 'q4_0 and f16, even, KV f16'
     printed '^ok +q4_0 and f16, even, KV f16'
-    expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, guesses of a block, KV f32'
-    printed '^ok +q4_k, guesses of a block, KV f32'
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, drafts of an MTP head, KV f32'
+    printed '^ok +q4_k, drafts of an MTP head, KV f32'
     clean
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, biases, tails of panels, KV q4_0/f32'
     printed '^ok +q8_0, biases, tails of panels, KV q4_0/f32'

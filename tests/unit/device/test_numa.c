@@ -107,8 +107,7 @@ static void gpus(void **state) {
         {DATA "one", "cpu.numa=auto", -1, 1, 0, "the machine has one node"},
         {DATA "none", "cpu.numa=auto", -1, 0, 0, "the kernel tells of no nodes"},
         {DATA "odd", "cpu.numa=auto", -1, 0, 0, "the kernel tells of no nodes"},
-        {DATA "silent", "cpu.numa=auto", -1, 3, 0,
-         "no GPU whose node the firmware tells: staging lies anywhere"},
+        {DATA "silent", "cpu.numa=auto", -1, 3, 0, "the firmware tells no GPU's node: staging lies anywhere"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         stator *s = start(cases[i].root, GPUS, cases[i].numa);

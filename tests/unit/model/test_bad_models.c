@@ -490,7 +490,7 @@ static const struct change changes[] = {
      .refusal = "tensor 'blk.1.attn_q.weight' is not expected: by qwen35.full_attention_interval, 4, this "
                 "layer is a delta-net one"},
     {"qwen35-odd", "attention.value_length", NUMBER, 32,
-     .refusal = "key 'qwen35.attention.value_length' is 32, but gates lie beside heads of q, whose "
+     .refusal = "key 'qwen35.attention.value_length' is 32, but gates lie beside heads of q, and "
                 "attention.key_length is 64: only equal ones"},
     {"qwen35-odd", "rope.dimension_count", NUMBER, 66,
      .refusal = "key 'qwen35.rope.dimension_count' is 66, expected 2 to 64"},
