@@ -91,6 +91,7 @@ static void stand_beside(struct stator *s, struct stator *beside) {
 static void step_out(struct stator *s) {
     if (s->beside != NULL)
         s->beside->later = s->later;
+    CHECK(s->beside == NULL || s->beside->later == s->later);
     if (s->later != NULL) {
         s->later->beside = s->beside;
         s->later->planning.beside = s->planning.beside;
@@ -197,6 +198,7 @@ static stator_status wait_for_start(struct stator *s, stator_error *e) {
 }
 
 static stator_status start_thread(struct stator *s, stator_error *e) {
+    CHECK(s->start.prepared && !s->start.thread_runs && s->start.engine_stack != NULL);
     pthread_attr_t attr;
     int rc = pthread_attr_init(&attr);
     CHECK(rc == 0);
@@ -420,6 +422,7 @@ void stator_close(stator *s) {
     undo_start(s);
     if (s->front.bell.fd > 0)
         close(s->front.bell.fd);
+    CHECK(!s->start.thread_runs && s->start.run == NULL && s->start.staging == NULL);
     pthread_mutex_destroy(&s->front.submit_lock);
     pthread_mutex_destroy(&s->front.edge_lock);
     pthread_mutex_destroy(&s->run.pictures.lock);

@@ -1,12 +1,15 @@
 /* The plan as JSON; plan.h describes the format. */
 #include "plan/plan.h"
 
+#include "base/check.h"
+
 static void blocks_to_json(const struct plan *p, uint32_t place, uint32_t arena, struct json *j) {
     json_open_array(j, "blocks");
     for (uint32_t i = 0; i < p->n_blocks; i++) {
         const struct plan_block *b = &p->blocks[i];
         if (b->place != place || b->arena != arena)
             continue;
+        CHECK(b->slice < p->places[place].arenas[arena].n_slices && (b->end == 0 || b->first < b->end));
         json_open_object(j, NULL);
         json_put_string(j, "name", b->name);
         json_put_u64(j, "slice", b->slice);
@@ -92,6 +95,7 @@ static void estimates_to_json(const struct plan_hosted *h, struct json *j) {
 static void place_to_json(const struct plan *p, uint32_t i, struct json *j, const char *name) {
     const struct plan_place *place = &p->places[i];
     json_open_object(j, name);
+    CHECK(place->n_shares == 0 || place->share < place->n_shares);
     json_put_string(j, "name", place->name);
     json_put_u64(j, place->is_host ? "limit" : "budget", place->budget);
     json_put_u64(j, "total", place->total);
@@ -166,6 +170,8 @@ static void rates_to_json(const struct plan_rates *r, struct json *j) {
 }
 
 void plan_to_json(const struct plan *p, struct json *j, const char *name) {
+    CHECK(p->n_places > 0 && p->places[p->n_places - 1].is_host);
+    CHECK(p->fits || p->missing.where[0] != '\0');
     json_open_object(j, name);
     json_put_u64(j, "format", PLAN_FORMAT);
     json_put_string(j, "model", p->model);

@@ -175,6 +175,7 @@ static inline uint32_t planning_vision_at(const struct planning *s) {
 
 /* Whose device i is; NULL: the model's. */
 static inline const struct planning_second *planning_second_of(const struct planning *s, uint32_t i) {
+    CHECK(i < planning_parts(s));
     return i < s->n_devices                                     ? NULL
            : s->draft.gguf != NULL && i == planning_draft_at(s) ? &s->draft
                                                                 : &s->vision;
@@ -225,6 +226,7 @@ static inline uint32_t planning_owner(const struct planning *s, uint32_t i) {
 /* Bytes that all of the run have allocated in the memory of GPU i. */
 static inline uint64_t planning_allocated(const struct planning *s, uint32_t i) {
     uint64_t sum = 0;
+    CHECK(planning_parts(s) < s->plan.n_places); /* the last one is the host's */
     for (uint32_t k = 0; k < planning_parts(s); k++)
         if (planning_owner(s, k) == planning_owner(s, i))
             sum += plan_allocated(&s->plan.places[k]);

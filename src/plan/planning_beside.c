@@ -7,6 +7,7 @@
 
 /* A draft's has its role in front. */
 static const char *gpu_name(const struct planning *s, uint32_t i) {
+    CHECK(i < planning_parts(s));
     const char *name = s->devices[i].facts.name;
     const char *slash = i < s->n_devices ? NULL : strchr(name, '/');
     return slash != NULL ? slash + 1 : name;
@@ -28,6 +29,7 @@ uint64_t planning_taken(const struct planning *s, uint32_t i) {
 
 /* The last place of a plan. */
 static uint64_t host_bytes(const struct planning *s) {
+    CHECK(s->plan.n_places > 0 && s->plan.places[s->plan.n_places - 1].is_host);
     return s->plan.places[s->plan.n_places - 1].total;
 }
 
@@ -40,6 +42,7 @@ stator_status planning_beside_resolve(struct planning *s, stator_error *e) {
         s->process_limit = other->process_limit;
     }
     s->host_limit = s->process_limit > s->host_taken ? s->process_limit - s->host_taken : 1;
+    CHECK(s->host_limit > 0 && s->host_limit <= s->process_limit);
     return STATOR_OK;
 }
 

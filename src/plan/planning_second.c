@@ -40,6 +40,7 @@ static stator_status map_tables(struct planning_second *d, const struct shape *s
 
 /* Whether its model keeps states, which its built graph says. */
 static stator_status find_states(struct planning_second *d, stator_error *e) {
+    CHECK(d->gguf != NULL && d->tables != NULL);
     struct graph_want want = {.batch = 1, .logits_rows = 1};
     stator_status st = arch_build(&d->graph, d->shape, &want, e);
     for (uint32_t i = 0; st == STATOR_OK && i < d->graph.n_caches; i++)
@@ -84,6 +85,7 @@ static void size_pictures(struct planning *s) {
         CARVE_ALIGN);
     p->decode_bytes = arith_round_up(s->config.vision.decode, CARVE_ALIGN);
     p->bytes = pages_rounded(arith_must_add(arith_must_mul(p->n, p->each), p->decode_bytes));
+    CHECK(p->n > 0 && p->rows > 0 && p->each > 0);
 }
 
 /* A picture's tokens see each other, and all of them are in the window of each. */

@@ -117,6 +117,7 @@ static const char *others_short(const struct planning *s, const struct plan_plac
 }
 
 stator_status shortage_refuse(struct planning *s, stator_error *e) {
+    CHECK(s->planned && !s->plan.fits);
     fit_search(s, &s->want, &s->plan);
     const struct plan_short *m = &s->plan.missing;
     char missing[UNITS_TEXT];
@@ -126,6 +127,7 @@ stator_status shortage_refuse(struct planning *s, stator_error *e) {
             place = &s->plan.places[i];
             break;
         }
+    CHECK(place->total > place->budget);
     char others[128];
     char instead[208];
     char limit[128];
@@ -141,6 +143,7 @@ stator_status shortage_refuse(struct planning *s, stator_error *e) {
 }
 
 stator_status shortage_refuse_unmade(struct planning *s, const stator_error *why, stator_error *e) {
+    CHECK(why->code != STATOR_OK);
     struct plan *p = &s->plan;
     struct plan_short found = p->missing;
     struct planning_want whole = s->want;

@@ -104,6 +104,7 @@ static void take_plan(const struct stator *s, struct audit *a) {
             s->planning.staging_bytes - host_memory_resident(s->start.staging, s->planning.staging_bytes);
     for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         a->pinned += spill_allocated(&s->planning.plan, i) - resident_spill(s, i);
+    CHECK(s->planning.plan.places[s->planning.plan.n_places - 1].total >= a->pinned);
     a->planned = s->planning.plan.places[s->planning.plan.n_places - 1].total - a->pinned;
     if (s->start.staging_is_pages)
         a->not_in_ram += absent_bytes(s->start.staging, s->planning.staging_bytes);
@@ -155,10 +156,12 @@ void audit_take(const struct stator *s, struct audit *a) {
 }
 
 int64_t audit_growth(const struct stator *s, const struct audit *now) {
+    CHECK(now->taken);
     return s->report.sealed.taken ? now->others - s->report.sealed.others : 0;
 }
 
 int64_t audit_device_growth(const struct stator *s, const struct audit *now, uint32_t device) {
+    CHECK(now->taken && device < planning_parts(&s->planning));
     const struct audit_device *was = &s->report.sealed.devices[device];
     const struct audit_device *is = &now->devices[device];
     return s->report.sealed.taken && was->kernel_told && is->kernel_told

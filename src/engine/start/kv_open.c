@@ -87,6 +87,7 @@ stator_status kv_open(struct stator *s, stator_error *e) {
         return st;
     sha256_final(&h, s->run.kv_disk.root.sha256);
     give_buffers(s);
+    CHECK(c->cache.kv_dir[0] != '\0' && s->planning.kv_disk.files > 0);
     const struct kvstore_options o = {.folder = c->cache.kv_dir,
                                       .bytes = c->cache.kv_bytes,
                                       .files = s->planning.kv_disk.files,

@@ -1,5 +1,6 @@
 #include "engine/start/log_sink.h"
 
+#include "base/check.h"
 #include "base/json_writer.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ static void sink_write(void *context, stator_log_level level, const char *line) 
 }
 
 stator_status log_sink_open(struct log_sink *k, const struct config *c, struct log *l, stator_error *e) {
+    CHECK(k->file == NULL && l->write != sink_write); /* once */
     k->out = *l;
     k->json = c->log.format == CONFIG_LOG_JSON;
     if (c->log.file[0] != '\0') {

@@ -57,6 +57,7 @@ static void *window(const struct stator *s, const struct planning_windows *w, ui
 
 /* From device i to device k of its group. */
 static stator_status decide_pair(struct stator *s, uint32_t i, uint32_t k, stator_error *e) {
+    CHECK(i != k && i < s->planning.n_devices && k < s->planning.n_devices);
     struct device *from = s->devices[i].device;
     struct device_route *r = &s->pairs[i][k];
     const uint32_t first = planning_stage_first(&s->planning, i);

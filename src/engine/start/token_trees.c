@@ -47,6 +47,7 @@ static uint64_t lay_out(struct stator *s, struct carve *c, void **trie) {
 /* Without a tokenizer it is not an error. */
 static stator_status measure(struct stator *s, stator_error *e) {
     struct token_trees *t = &s->start.trees;
+    CHECK(t->memory == NULL && s->planning.tokenizer_bytes > 0);
     struct tokenizer *from = NULL;
     void *memory = NULL;
     stator_status st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &memory, e);

@@ -136,6 +136,7 @@ stator_status device_spec_parse(const char *text, const char *what, struct devic
     f->memory = f->memory != 0 ? f->memory : card.memory;
     f->bandwidth = f->bandwidth != 0 ? f->bandwidth : card.bandwidth;
     f->bus = f->bus != 0 ? f->bus : card.bus;
+    CHECK(f->name[0] != '\0' && f->memory >= LEAST_MEMORY && f->alignment > 0);
     return STATOR_OK;
 }
 

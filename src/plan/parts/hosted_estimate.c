@@ -17,6 +17,7 @@ static uint64_t stated_ram(const struct planning *s) {
  * machine finds the same. */
 static double processors_take(const struct planning *s, double bytes, uint32_t tokens) {
     const struct shape_experts *x = &s->shape->experts;
+    CHECK(x->count > 0 && x->used <= x->count && tokens > 0 && bytes >= 0);
     const uint64_t stated = stated_ram(s);
     const double one = bytes / (double)x->count;
     double none = 1; /* the probability that no token chooses an expert */

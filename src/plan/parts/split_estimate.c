@@ -28,6 +28,7 @@ static double weight_bytes(const struct graph *g, const struct graph_op *op, uin
     case GRAPH_LOOKUP:
         return (double)w->layout.panel_bytes / PANEL_ROWS;
     case GRAPH_CHOSEN:
+        CHECK(op->experts.used <= op->experts.experts);
         return (double)w->bytes / op->experts.experts * op->experts.used;
     default:
         return (double)w->bytes;
@@ -51,6 +52,7 @@ static double cache_bytes(const struct graph *g, uint32_t context) {
  * of devices.split. The devices are those from `first` on. */
 static stator_status measure(struct bench *b, uint32_t first, uint32_t index, uint32_t count, struct moved *m,
                              stator_error *e) {
+    CHECK(count == 0 ? index == 0 : index < count && count <= DEVICE_MAX);
     const struct planning_want *want = &b->s->want;
     const struct config *c = &b->s->config;
     struct graph *g = &b->graph;
@@ -112,6 +114,7 @@ static stator_status layers_time(struct bench *b, const struct plan_rates *r, do
     const uint32_t n = b->s->n_devices;
     struct moved m;
     double speed = 0;
+    CHECK(n > 0);
     stator_status st = measure(b, 0, 0, 0, &m, e);
     for (uint32_t i = 0; i < n; i++)
         speed += (double)b->s->devices[i].facts.bandwidth;
