@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "os/pages.h"
 #include "plan/parts/edge.h"
-#include "plan/parts/hosted_estimate.h"
+#include "plan/experts/hosted_estimate.h"
 #include "plan/parts/kv_disk_plan.h"
 #include "plan/parts/load_window.h"
 #include "plan/parts/plan_device.h"

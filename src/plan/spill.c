@@ -1,8 +1,8 @@
 #include "plan/spill.h"
 
 #include "base/units.h"
-#include "plan/parts/expert_slots.h"
-#include "plan/parts/expert_stream.h"
+#include "plan/experts/expert_slots.h"
+#include "plan/experts/expert_stream.h"
 #include "plan/parts/slices.h"
 #include "kernels/kernels.h"
 

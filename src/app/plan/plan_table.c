@@ -3,7 +3,7 @@
 
 #include "base/arith.h"
 #include "base/units.h"
-#include "plan/parts/hosted_estimate.h"
+#include "plan/experts/hosted_estimate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 
 #include "arch/arch.h"
 #include "graph/share.h"
-#include "plan/parts/expert_slots.h"
-#include "plan/parts/expert_stream.h"
-#include "plan/parts/hosted_estimate.h"
+#include "plan/experts/expert_slots.h"
+#include "plan/experts/expert_stream.h"
+#include "plan/experts/hosted_estimate.h"
 #include "plan/parts/layer_split.h"
 #include "plan/parts/slices.h"
 #include "plan/spill.h"

@@ -5,7 +5,7 @@
 #include "engine_harness.h"
 #include "experts_model.h"
 #include "kernels/shared/opencl.h"
-#include "plan/parts/expert_stream.h"
+#include "plan/experts/expert_stream.h"
 #include "plan/spill.h"
 #undef CHECK /* the children have one of their own */
 #include "zesim.h"

@@ -1,4 +1,4 @@
-#include "plan/parts/expert_slots.h"
+#include "plan/experts/expert_slots.h"
 
 #include "plan/parts/slices.h"
 

@@ -1,4 +1,4 @@
-#include "plan/parts/expert_stream.h"
+#include "plan/experts/expert_stream.h"
 
 #include "kernels/shared/opencl.h"
 

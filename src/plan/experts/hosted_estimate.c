@@ -1,4 +1,4 @@
-#include "plan/parts/hosted_estimate.h"
+#include "plan/experts/hosted_estimate.h"
 
 #include "plan/parts/device_spec.h"
 
