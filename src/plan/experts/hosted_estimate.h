@@ -2,9 +2,9 @@
  * nothing else takes time. Of the plan only the window depends on them: steps of so many tokens that it takes
  * the processors longer to compute the experts than it takes to copy all of them to the GPU.
  *
- * Generation. In a layer the GPU first reads what is not experts. Then the processors read the experts that have no slot
- * while the GPU reads those that have one. Experts that are copied to slots are read from the same memory,
- * too. */
+ * Generation. In a layer the GPU first reads what is not experts. Then the processors read the experts that
+ * have no slot while the GPU reads those that have one. Experts that are copied to slots are read from the
+ * same memory, too. */
 #ifndef STATOR_PLAN_HOSTED_ESTIMATE_H
 #define STATOR_PLAN_HOSTED_ESTIMATE_H
 
@@ -23,7 +23,8 @@
 uint32_t hosted_window(const struct planning *s, const struct device_facts *f,
                        const struct planning_want *want);
 
-/* Fills p->hosted and the seconds of steps, for one sequence at the full context. Nothing is known where a bandwidth is not. */
+/* Fills p->hosted and the seconds of steps, for one sequence at the full context. Nothing is known where a
+ * bandwidth is not. */
 void hosted_estimate(const struct planning *s, struct plan *p);
 
 #endif
