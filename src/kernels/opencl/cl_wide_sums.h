@@ -125,7 +125,8 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
         barrier(CLK_LOCAL_MEM_FENCE);
 #define CL_FIRST(n) total[n]
         uint i = 16 * v + r;
-        bool both = CL_ROWS == 2 && !gated && v + 1 < u->half_of;
+        const bool plain = !gated; /* a constant in some modules */
+        bool both = CL_ROWS == 2 && plain && v + 1 < u->half_of;
         local float *to = tile + token * R + i, *own = (local float *)work + slot * 128 + r;
         /* The barriers keep IGC from mixing the parts, for which it has too few registers. */
 #define CL_PUT(n)                                                                                            \
