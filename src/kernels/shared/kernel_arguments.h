@@ -246,6 +246,7 @@
     X(U32, has_sinks)                                                                                        \
     X(BUFFER, const uint, windows)                                                                           \
     X(U32, has_windows)                                                                                      \
+    X(U32, pictures)                                                                                         \
     X(BUFFER, float, cells) X(BUFFER, uint, arrivals) X(U32, n_cells) X(LOCAL, float4, whole)
 
 #define KERNEL_ARGUMENTS_ROUTE(X)                                                                            \
