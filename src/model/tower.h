@@ -109,6 +109,7 @@ struct tower {
     /* TOWER_PATCH and TOWER_PATCH_NEXT as 3 patch^2 columns (colour, row, column) x width rows */
     struct gguf_tensor patch_matrix, patch_next_matrix;
     struct gguf_tensor position_matrix; /* gemma4v: those of columns, then those of rows */
+    uint32_t axis_rows; /* gemma4v: of each of them, as many as pictures reach (vision_read) */
     struct tower_tensor global[TOWER_GLOBALS];
     struct tower_tensor layer[TOWER_MAX_LAYERS][TOWER_LAYER_PARTS];
 };

@@ -276,7 +276,7 @@ static inline struct tower_model_gemma4 pictures_model_gemma4_tower(uint32_t typ
                                        .text = PICTURES_MODEL_WIDTH,
                                        .patch = 2,
                                        .merge = 3,
-                                       .positions = 47,
+                                       .positions = 101,
                                        .max_pixels = 15 * 36,
                                        .type = type,
                                        .scaled = true};
