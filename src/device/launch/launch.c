@@ -99,8 +99,7 @@ struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weigh
 }
 
 uint64_t launch_rotation(const struct launch_list *b, const struct graph_rope *r, uint32_t angles) {
-    CHECK(!r->halves || (r->neox && r->n_rot % 4 == 0));
-    return 4 * (uint64_t)b->g->angles[angles].first + 2 * r->halves + r->neox;
+    return 2 * (uint64_t)b->g->angles[angles].first + r->neox;
 }
 
 stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, struct launch_cache *out) {
@@ -676,7 +675,8 @@ static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
 static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
     if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].rope.wide ||
-        g->ops[rope].rope.late || g->ops[rope].rope.latent > 0 || g->ops[rope].in != g->ops[matmul].out ||
+        g->ops[rope].rope.late || g->ops[rope].rope.halves || g->ops[rope].rope.latent > 0 ||
+        g->ops[rope].in != g->ops[matmul].out ||
         g->ops[matmul].n_weights !=
             (g->ops[rope].rope.kv_heads == 0 ? 1 : 3)) /* one matrix gives q, k and v */
         return g->n_ops;
@@ -697,6 +697,7 @@ static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_rope *r = &o->rope;
     CHECK(!plain || !r->norm_v);
+    CHECK(!r->halves || (r->neox && r->n_rot % 4 == 0));
     CHECK(r->angles_q == GRAPH_NONE && r->dim_k <= OPENCL_NORM_CHUNK && r->dim_v <= OPENCL_NORM_CHUNK);
     struct launch *l = launch_add(b, LAUNCH_WIDE, op, OPENCL_GROUP, 3 * (uint64_t)b->rows);
     struct launch_wide_arguments args = {
@@ -718,6 +719,7 @@ static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
                 : r->wide ? OPENCL_WIDE_EARLY
                           : OPENCL_WIDE_HEADS,
         .normed_v = r->norm_v,
+        .halves = r->halves,
         .tile = OPENCL_NORM_CHUNK * sizeof(float),
         .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
     };
