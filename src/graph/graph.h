@@ -426,6 +426,7 @@ struct graph_want {
     /* Not 0: tokens may be pictures'. EMBED has a value graph.pictures for their rows, which are so many
      * times as wide as the residual stream: behind the embedding is what the first layers add. */
     uint32_t pictures;
+    bool whole_pictures; /* the tower's pictures are such that their tokens may see each other */
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
      * afterwards. */
     bool experts_apart;

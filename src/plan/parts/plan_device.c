@@ -239,6 +239,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .tiled = f->host_memory,
         .pictures =
             s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
+        .whole_pictures = s->vision.tower != NULL && second == NULL && tower_sees_both(s->vision.tower),
         .experts_apart = !f->host_memory && (!hosted || streams > 0 || s->config.memory.expert_slots > 0),
         .experts_near = hosted && s->config.memory.expert_slots > 0};
     if (s->vision.tower != NULL && second == NULL) {
