@@ -81,7 +81,9 @@ static void add_patches(struct parts *p) {
         return;
     g->blends = graph_add_value(g, "places", GRAPH_EXCHANGE, batch, sizeof(struct step_blend) / sizeof(float),
                                 GRAPH_F32);
-    graph_op_weight(g, graph_add_op(g, GRAPH_BLEND, GRAPH_NONE, g->blends, p->x), table, NULL, 0);
+    const struct graph_runs runs = {.run = t->axis_rows, .stride = t->positions};
+    graph_op_runs(g, graph_add_op(g, GRAPH_BLEND, GRAPH_NONE, g->blends, p->x), table,
+                  t->axis_rows < t->positions ? runs : (struct graph_runs){0}, 0);
 }
 
 static void use_cache(struct parts *p, struct graph_op *op, uint32_t layer) {
@@ -359,6 +361,12 @@ static stator_status check_sizes(const struct gguf *g, const struct tower *t, st
     return STATOR_OK;
 }
 
+/* Rows of a table of gemma4v's positions that a picture of so many patches can reach, in whole panels. */
+static uint32_t axis_rows(const struct tower *t, uint64_t patches) {
+    const uint64_t side = arith_round_up(patches / t->merge, PANEL_ROWS);
+    return (uint32_t)ARITH_MIN(side, t->positions);
+}
+
 stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct tower *t, struct shape *s,
                           stator_error *e) {
     if (!tower_is(g))
@@ -388,6 +396,7 @@ stator_status vision_read(const struct gguf *g, uint64_t max_pixels, struct towe
     s->attention_scale = t->projector == TOWER_GEMMA4 ? 1 : 1.0f / sqrtf((float)s->n_rot);
     s->vocab = tower_row_width(t);
     s->context_trained = (uint32_t)tower_most_patches(t, max_pixels);
+    t->axis_rows = t->projector == TOWER_GEMMA4 ? axis_rows(t, s->context_trained) : t->positions;
     s->tensor_bytes = t->tensor_bytes;
     return shape_read_name(g, s, e);
 }

@@ -223,7 +223,7 @@ struct graph_attention {
                       window all). A chunk is then a whole text. */
     bool windows;  /* with `both`: a query sees the tokens of its window alone (work: graph.windows) */
     bool pictures; /* a chunk that begins with a picture's token is the rest of one picture: its queries
-                      see, beside what they see otherwise, all of the chunk. On CPUs only */
+                      see, beside what they see otherwise, all of the chunk */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
                           a query, or the groups of a product, that are done, and are 0 before and after every
                           op. GRAPH_NONE: the device does not count */
@@ -426,6 +426,7 @@ struct graph_want {
     /* Not 0: tokens may be pictures'. EMBED has a value graph.pictures for their rows, which are so many
      * times as wide as the residual stream: behind the embedding is what the first layers add. */
     uint32_t pictures;
+    bool whole_pictures; /* the tower's pictures are such that their tokens may see each other */
     /* The device computes experts in parallel: their outputs are kept apart (work of EXPERTS) and added
      * afterwards. */
     bool experts_apart;

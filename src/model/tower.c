@@ -219,8 +219,12 @@ static stator_status refuse_others(const struct gguf *g, const struct tower *t, 
             return gguf_error(
                 g, e,
                 "tensor '%s' is not known for the projector %s; leaving it out would give wrong "
-                "results",
-                gguf_show(gguf_tensor(g, i)->name, shown), projectors[t->projector].name);
+                "results%s",
+                gguf_show(gguf_tensor(g, i)->name, shown), projectors[t->projector].name,
+                t->projector == TOWER_GEMMA4
+                    ? ". Of gemma 4 the towers of 26B-A4B and 31B are supported; those of E2B and E4B have "
+                      "clamped products and an audio tower beside them"
+                    : "");
     return STATOR_OK;
 }
 

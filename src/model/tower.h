@@ -15,7 +15,7 @@
  * pixels a side; squares of merge x merge patches become one token. Its norms are RMS norms. q and k are
  * stored with the pairs of RoPE side by side. A token [IMG_BREAK] of the text model follows each row of
  * tokens, and [IMG_END] the last.
- * - gemma4v (gemma 4 but the 12B and E-models): pictures keep their shape and become as large as about 280
+ * - gemma4v (gemma 4 26B-A4B and 31B): pictures keep their shape and become as large as about 280
  * tokens are; the outputs are averaged as gemma3's. Its norms are RMS norms, also of heads and behind
  * attention and feed-forward; heads turn by the column in their first half and by the row in the second.
  * Any other is refused by name.
@@ -109,6 +109,7 @@ struct tower {
     /* TOWER_PATCH and TOWER_PATCH_NEXT as 3 patch^2 columns (colour, row, column) x width rows */
     struct gguf_tensor patch_matrix, patch_next_matrix;
     struct gguf_tensor position_matrix; /* gemma4v: those of columns, then those of rows */
+    uint32_t axis_rows; /* gemma4v: of each of them, as many as pictures reach (vision_read) */
     struct tower_tensor global[TOWER_GLOBALS];
     struct tower_tensor layer[TOWER_MAX_LAYERS][TOWER_LAYER_PARTS];
 };

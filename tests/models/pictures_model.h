@@ -144,7 +144,8 @@ static inline int32_t pictures_model_hybrid_text(struct gguf_writer *w, uint64_t
 /* A text model of the architecture gemma3 with random weights of the type F32: five layers with a window (0:
  * none), one that sees all tokens. Everything; call gguf_writer_finish afterwards. Returns the id of
  * <start_of_image>; <end_of_image> follows. */
-static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t random, uint32_t window) {
+static inline int32_t pictures_model_gemma_long(struct gguf_writer *w, uint64_t random, uint32_t window,
+                                                uint32_t context) {
     static struct tiny_vocab v; /* large */
     enum { LAYERS = 6, WIDTH = PICTURES_MODEL_WIDTH, FF = 40, HEADS = 3, HEAD = 32 };
     static const struct {
@@ -176,7 +177,7 @@ static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t 
     w->drop[0] = "gemma3.context_length";
     tiny_model_keys(w, &keys);
     w->drop[0] = NULL;
-    gguf_writer_u32(w, "gemma3.context_length", 160);
+    gguf_writer_u32(w, "gemma3.context_length", context);
     if (window > 0)
         gguf_writer_u32(w, "gemma3.attention.sliding_window", window);
     tower_model_random(w, &random, "token_embd.weight", BLOCK_F32, 2, (uint64_t[]){WIDTH, v.n}, 0, 1);
@@ -191,6 +192,10 @@ static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t 
         }
     tiny_vocab_write(&v, w, "llama");
     return marker;
+}
+
+static inline int32_t pictures_model_gemma_text(struct gguf_writer *w, uint64_t random, uint32_t window) {
+    return pictures_model_gemma_long(w, random, window, 160);
 }
 
 /* The same of the architecture gemma4: heads of 32 in the layers with the window and of 64 in the one that
@@ -271,7 +276,7 @@ static inline struct tower_model_gemma4 pictures_model_gemma4_tower(uint32_t typ
                                        .text = PICTURES_MODEL_WIDTH,
                                        .patch = 2,
                                        .merge = 3,
-                                       .positions = 47,
+                                       .positions = 101,
                                        .max_pixels = 15 * 36,
                                        .type = type,
                                        .scaled = true};

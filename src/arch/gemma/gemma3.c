@@ -104,7 +104,7 @@ static void build3(struct graph *g, const struct shape *s) {
 }
 
 const struct arch arch_gemma3 = {.name = "gemma3",
-                                 .models = "gemma 3 (1B to 27B; pictures on the CPU)",
+                                 .models = "gemma 3 (1B to 27B; with pictures)",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
                                  .build = build3,

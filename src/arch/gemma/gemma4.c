@@ -108,11 +108,10 @@ static void build(struct graph *g, const struct shape *s) {
     parts_end(&p);
 }
 
-const struct arch arch_gemma4 = {
-    .name = "gemma4",
-    .models = "gemma 4 (E2B, E4B, 12B, 26B-A4B, 31B; pictures: 26B-A4B and 31B, on the CPU)",
-    .tensors = {SHAPE_TABLE(layer, global)},
-    .read = read,
-    .check = check,
-    .build = build,
-    .layer = {.ops = 20, .values = 20, .weights = 24}};
+const struct arch arch_gemma4 = {.name = "gemma4",
+                                 .models = "gemma 4 (E2B, E4B, 12B, 26B-A4B, 31B; pictures: 26B-A4B and 31B)",
+                                 .tensors = {SHAPE_TABLE(layer, global)},
+                                 .read = read,
+                                 .check = check,
+                                 .build = build,
+                                 .layer = {.ops = 20, .values = 20, .weights = 24}};

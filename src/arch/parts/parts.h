@@ -24,7 +24,7 @@ struct parts {
     uint32_t kept;     /* value: rows of such states of all sequences */
     uint32_t guesses;  /* value: the block's residual stream */
     bool nextn;        /* what is built is that block */
-    bool pictures;     /* tokens of a picture see each other */
+    bool pictures;     /* tokens of a picture see each other (where want.whole_pictures) */
 };
 
 /* Caches, angles, the residual stream, and what it begins with: the embedding, or the device before. Caches

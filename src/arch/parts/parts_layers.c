@@ -112,7 +112,7 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
                                              .cap = s->attention_cap,
                                              .skip = p->nextn,
                                              .both = s->sees_ahead,
-                                             .pictures = p->pictures,
+                                             .pictures = p->pictures && g->want.whole_pictures,
                                              .arrivals = p->arrivals};
     set_cache(p, op, from);
     if (l->sinks != NULL)

@@ -99,8 +99,7 @@ struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weigh
 }
 
 uint64_t launch_rotation(const struct launch_list *b, const struct graph_rope *r, uint32_t angles) {
-    CHECK(!r->halves || (r->neox && r->n_rot % 4 == 0));
-    return 4 * (uint64_t)b->g->angles[angles].first + 2 * r->halves + r->neox;
+    return 2 * (uint64_t)b->g->angles[angles].first + r->neox;
 }
 
 stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, struct launch_cache *out) {
@@ -509,6 +508,14 @@ static uint32_t tile_queries(const struct graph *g, const struct launch_traits *
     return least != UINT32_MAX ? least : 0;
 }
 
+/* Whether a picture's tokens see each other in some op. */
+static bool sees_pictures(const struct graph *g) {
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_ATTENTION && g->ops[i].attention.pictures)
+            return true;
+    return false;
+}
+
 void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
                 struct step_header *h) {
     const struct graph_op *o = attention_of(m->graph);
@@ -522,6 +529,8 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
     uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
     uint32_t enough = groups_at_once(t, tile > 0 ? OPENCL_GROUP : OPENCL_ATTENTION_GROUP);
     struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
+    const int32_t *tokens = (const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens);
+    const bool pictures = sees_pictures(m->graph);
     uint64_t cells = a->both ? 0 : m->graph->want.cells, taken = 0;
     uint64_t spare = cells; /* what the chunks of few queries leave to the others */
     for (uint32_t i = 0; i < h->n_chunks; i++)
@@ -530,6 +539,7 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
     for (uint32_t i = 0; i < h->n_chunks; i++) {
         struct step_chunk *c = &chunks[i];
         bool few = c->n <= OPENCL_SPLIT_QUERIES;
+        const bool picture = pictures && graph_is_picture(tokens[c->first]); /* neither tiles nor splits */
         c->item = h->n_items;
         c->cell = (uint32_t)taken;
         c->queries = rows <= LAUNCH_FEW ? 1 : most;
@@ -537,13 +547,13 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         c->tiled = 0;
         /* At least half of a tile, and tiles for a sixteenth of the device: they are that much faster. */
         uint64_t tiles = arith_ceil_div((uint64_t)c->n * group, ARITH_MAX(tile, 1u)) * a->kv_heads;
-        if (tile > 0 && 2 * (uint64_t)c->n * group >= tile && 16 * tiles >= enough) {
+        if (tile > 0 && !picture && 2 * (uint64_t)c->n * group >= tile && 16 * tiles >= enough) {
             c->tiled = 1;
             c->queries = tile_of;
         }
         uint64_t want = cells_of(c);
         bool idle = arith_ceil_div(c->n, c->queries) * a->kv_heads < enough;
-        if (!c->tiled && want > c->n && want <= (few ? cells - taken : spare) && (few || idle)) {
+        if (!c->tiled && !picture && want > c->n && want <= (few ? cells - taken : spare) && (few || idle)) {
             c->queries = most;
             c->splits = splits_of(c);
             taken += want;
@@ -570,10 +580,13 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint64_t parallel = cells > 0 ? items * splits : 0;
     const bool eight = (b->traits->sub_group_sizes & 1u << 3) != 0;
     CHECK(!a->latent || kv->type_k == kv->type_v);
+    const uint32_t to_both = eight ? LAUNCH_BOTH8 : LAUNCH_BOTH;
     const uint32_t first = a->latent ? (eight ? LAUNCH_LATENT8 : LAUNCH_LATENT)
-                           : a->both ? (eight ? LAUNCH_BOTH8 : LAUNCH_BOTH)
+                           : a->both ? to_both
                                      : (eight ? LAUNCH_ATTENTION8 : LAUNCH_ATTENTION);
-    const uint32_t kernel = first + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
+    const uint32_t types = kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES;
+    const uint32_t kernel = first + types;
+    CHECK(!a->pictures || (!a->latent && !a->both));
     const uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
      * once, which go round for the rest. A group without work costs its launch; so where most chunks have
@@ -600,6 +613,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .has_sinks = o->n_weights > 0,
         .windows = a->windows ? launch_floats(b, o->work) : launch_nowhere(),
         .has_windows = a->windows,
+        .pictures = a->pictures,
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,
@@ -609,6 +623,8 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     if (st != STATOR_OK)
         return st;
     launch_put_attention(b, l, &args);
+    if (a->pictures && b->rows > 1) /* a picture's last token sees what it would in a text */
+        launch_put_attention(b, launch_add(b, to_both + types, op, OPENCL_ATTENTION_GROUP, items), &args);
     if (tile == 0)
         return STATOR_OK;
     const uint32_t tiles = kv->type_k == KERNELS_KV_Q8_0
@@ -659,7 +675,8 @@ static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
 static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
     if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].rope.wide ||
-        g->ops[rope].rope.late || g->ops[rope].rope.latent > 0 || g->ops[rope].in != g->ops[matmul].out ||
+        g->ops[rope].rope.late || g->ops[rope].rope.halves || g->ops[rope].rope.latent > 0 ||
+        g->ops[rope].in != g->ops[matmul].out ||
         g->ops[matmul].n_weights !=
             (g->ops[rope].rope.kv_heads == 0 ? 1 : 3)) /* one matrix gives q, k and v */
         return g->n_ops;
@@ -680,6 +697,7 @@ static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_rope *r = &o->rope;
     CHECK(!plain || !r->norm_v);
+    CHECK(!r->halves || (r->neox && r->n_rot % 4 == 0));
     CHECK(r->angles_q == GRAPH_NONE && r->dim_k <= OPENCL_NORM_CHUNK && r->dim_v <= OPENCL_NORM_CHUNK);
     struct launch *l = launch_add(b, LAUNCH_WIDE, op, OPENCL_GROUP, 3 * (uint64_t)b->rows);
     struct launch_wide_arguments args = {
@@ -701,6 +719,7 @@ static stator_status add_wide(struct launch_list *b, uint32_t op, bool plain) {
                 : r->wide ? OPENCL_WIDE_EARLY
                           : OPENCL_WIDE_HEADS,
         .normed_v = r->norm_v,
+        .halves = r->halves,
         .tile = OPENCL_NORM_CHUNK * sizeof(float),
         .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
     };

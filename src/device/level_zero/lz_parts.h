@@ -29,7 +29,8 @@ struct lz_steps {
     uint32_t tail_bounds[LAUNCH_BUCKETS];
     struct lz_list body[2][LAUNCH_BUCKETS];
     struct lz_list tail[2][LAUNCH_BUCKETS];
-    struct lz_list guess[2][LAUNCH_BUCKETS]; /* by tail_bounds; of a graph with an MTP head */
+    struct lz_list guess[2][LAUNCH_BUCKETS];    /* by tail_bounds; of a graph with an MTP head */
+    struct lz_list pictures[2][LAUNCH_BUCKETS]; /* by body_bounds: before bodies with pictures' tokens */
     struct lz_list head[2];
     ze_fence_handle_t fence[2];
     bool running[2];

@@ -419,6 +419,35 @@ stator_status lz_steps_append(struct lz_device *d, struct lz_list *list, uint32_
     return st == STATOR_OK ? close_list(&r) : st;
 }
 
+/* A text model: few of its steps have pictures' tokens. A tower's all have them. */
+static bool takes_pictures(const struct lz_device *d) {
+    return d->model->graph->want.pictures > 0 && d->model->graph->pictures != GRAPH_NONE;
+}
+
+/* Rows of pictures, for a body of the bucket's rows. */
+static stator_status record_pictures(struct lz_device *d, uint32_t slot, uint32_t bucket, stator_error *e) {
+    struct recording r = {.d = d,
+                          .slot = slot,
+                          .rows = d->steps.body_bounds[bucket],
+                          .list = &d->steps.pictures[slot][bucket],
+                          .e = e};
+    stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
+    if (st == STATOR_OK)
+        st = append_input(&r, d->model->graph->pictures, d->pinned.pictures);
+    return st == STATOR_OK ? close_list(&r) : st;
+}
+
+/* Whether a step needs them. */
+static bool has_pictures(const struct lz_device *d, const struct step_header *h) {
+    const int32_t *tokens = (const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens);
+    if (!takes_pictures(d))
+        return false;
+    for (uint32_t t = 0; t < h->n_tokens; t++)
+        if (graph_is_picture(tokens[t]))
+            return true;
+    return false;
+}
+
 static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bucket, stator_error *e) {
     struct recording r = {.d = d,
                           .slot = slot,
@@ -428,7 +457,7 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
         st = append_descriptor(&r, r.rows);
-    if (st == STATOR_OK)
+    if (st == STATOR_OK && !takes_pictures(d))
         st = append_input(&r, d->model->graph->pictures, d->pinned.pictures);
     if (st == STATOR_OK)
         st = append_input(&r, d->model->graph->blends, d->pinned.blends);
@@ -513,6 +542,8 @@ static stator_status record_slot(struct lz_device *d, uint32_t slot, stator_erro
     uint32_t longest = 0;
     for (uint32_t b = 0; b < s->n_bodies && st == STATOR_OK; b++) {
         st = record_body(d, slot, b, e);
+        if (st == STATOR_OK && takes_pictures(d))
+            st = record_pictures(d, slot, b, e);
         longest = ARITH_MAX(longest, s->body[slot][b].launches);
     }
     for (uint32_t b = 0; b < s->n_tails && st == STATOR_OK; b++)
@@ -602,9 +633,14 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
     ze_result_t r = d->system->ze.zeFenceReset(s->fence[slot]);
     if (r != ZE_RESULT_SUCCESS)
         return lz_queue_error(&d->queue, "zeFenceReset", r, e);
-    ze_command_list_handle_t handles[2] = {NULL, NULL};
+    ze_command_list_handle_t handles[3] = {NULL, NULL, NULL};
+    uint32_t before = 0;
+    if (body < LAUNCH_BUCKETS && has_pictures(d, h)) {
+        handles[before++] = s->pictures[slot][body].handle;
+        d->counters.copied_bytes += s->pictures[slot][body].copied_bytes;
+    }
     for (uint32_t i = 0; i < n; i++) {
-        handles[i] = lists[i]->handle;
+        handles[before + i] = lists[i]->handle;
         s->last[slot][i] = lists[i];
         d->counters.kernels_executed += lists[i]->launches;
         d->counters.direct_bytes += lists[i]->direct_bytes;
@@ -616,7 +652,7 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
     lz_helped_submit(d, lists[0], slot, h->n_tokens);
     stator_status st = body < LAUNCH_BUCKETS ? lz_stream_submit(d, slot, body, e) : STATOR_OK;
     if (st == STATOR_OK)
-        st = lz_queue_submit(&d->queue, handles, n, s->fence[slot], e);
+        st = lz_queue_submit(&d->queue, handles, before + n, s->fence[slot], e);
     s->running[slot] = st == STATOR_OK;
     return st;
 }
@@ -709,6 +745,7 @@ void lz_steps_close(struct lz_device *d) {
     for (uint32_t k = 0; k < 2; k++) {
         for (uint32_t b = 0; b < LAUNCH_BUCKETS; b++) {
             destroy_list(ze, &s->body[k][b]);
+            destroy_list(ze, &s->pictures[k][b]);
             destroy_list(ze, &s->tail[k][b]);
             destroy_list(ze, &s->guess[k][b]);
         }

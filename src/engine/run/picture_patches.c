@@ -188,7 +188,7 @@ static void write_blend(const struct tower *t, const struct tower_size *size, ui
     double down = 0, right = 0;
     place_of_patch(t, size, i, &row, &column);
     if (t->projector == TOWER_GEMMA4) {
-        *out = (struct step_blend){.row = {column, t->positions + row}, .factor = {1, 1}};
+        *out = (struct step_blend){.row = {column, t->axis_rows + row}, .factor = {1, 1}};
         return;
     }
     between(row, size->down * t->merge, side, &y, &down);

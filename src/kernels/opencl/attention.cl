@@ -10,6 +10,9 @@
  *
  * With CL_LATENT all KV heads read the cache's one unit, and V is the beginning of K (cl_latent.h). With
  * CL_BOTH queries also see tokens behind them: as many as the window has before them, or all of the chunk.
+ * Where the op is one of a text model with pictures (`pictures`), that kernel has the chunks that are a
+ * picture's, whose queries see all of the chunk and as many tokens before them as ever, and the others pass
+ * over them.
  *
  * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
  * for all of them, for cl_splits.h's way; and with TILE_ROWS for chunks whose tiles have many rows, which
@@ -48,20 +51,27 @@
 #endif
 
 #ifdef CL_BOTH
+#define LOOK_AHEAD   , window != 0 && !pictures ? (int)window : ALL
 #define LOOK_WINDOWS , has_windows ? (global const struct step_window *)windows : 0
 #else
+#define LOOK_AHEAD
 #define LOOK_WINDOWS
 #endif
 #define LOOK                                                                                                 \
     {                                                                                                        \
         CL_CACHE(kv), q, q_width, CL_FORMS(out), group, head_k, head_v, scale, cap, cap_inverse,             \
-            window != 0 ? (int)window : ALL, (int)skip,                                                      \
+            window != 0 ? (int)window : ALL LOOK_AHEAD, (int)skip,                                                      \
             window != 0 ? CL_STEP(step)->cache[OPENCL_CACHE_NUMBER(kv_what)].table_stride : 0, has_sinks,    \
             sinks LOOK_WINDOWS                                                                               \
     }
 
 #define ATTENTION_KERNEL                                                                                     \
     kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(CL_SUB_GROUP)))
+
+/* Whether the chunk's tokens are the rest of a picture, which see each other; of one token nothing follows. */
+static inline bool is_picture(cl_bytes step, global const struct step_chunk *chunk) {
+    return chunk->n > 1 && ((global const int *)(step + CL_STEP(step)->at_tokens))[chunk->first] < 0;
+}
 
 /* Work: items of the chunks, cut as the step says. Local memory: struct scratch. cells: of n_cells cells,
  * struct cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
@@ -87,6 +97,13 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
             continue;
 #else
         if (chunk->tiled)
+            continue;
+#endif
+#ifdef CL_BOTH
+        if (pictures && !is_picture(step, chunk))
+            continue;
+#else
+        if (pictures && is_picture(step, chunk))
             continue;
 #endif
         uint tiles = cl_ceil_div(chunk->n, chunk->queries);

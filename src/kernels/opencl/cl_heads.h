@@ -11,8 +11,7 @@ struct cl_heads {
     uint width;
     uint head_k, head_v;
     uint n_rot;
-    uint rotation; /* bit 0: pairs as neox has them; bit 1: in each half; above: the first of a token's angles
-                      in its row */
+    uint rotation; /* bit 0: pairs as neox has them; above it: the first of a token's angles in its row */
     uint normed;   /* OPENCL_NORMED_QK | OPENCL_NORMED_V */
     global const float *q_norm, *k_norm;
     float inv_head, eps;
@@ -54,12 +53,10 @@ static inline void cl_norm_heads(local float *x, uint heads, uint dim, global co
 static inline void cl_rotate_heads(local float *x, uint heads, uint dim, uint n_rot, uint rotation,
                                    global const float *cos_sin) {
     uint pairs = n_rot / 2;
-    uint apart = rotation & 2 ? pairs / 2 : rotation & 1 ? pairs : 1;
     for (uint i = get_local_id(0); i < heads * pairs; i += get_local_size(0)) {
         uint j = i % pairs;
-        uint at = rotation & 1 ? (j < apart ? j : j + apart) : 2 * j;
-        local float *a = x + i / pairs * dim + at;
-        local float *b = a + apart;
+        local float *a = x + i / pairs * dim + (rotation & 1 ? j : 2 * j);
+        local float *b = a + (rotation & 1 ? pairs : 1);
         float va = *a, vb = *b, c = cos_sin[2 * j], s = cos_sin[2 * j + 1];
         float bs = vb * s, bc = vb * c;
         *a = fma(va, c, -bs);
@@ -76,7 +73,7 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
     uint dim = which == CL_V ? h->head_v : h->head_k;
     uint rows = heads * dim;
     global const float *angles =
-        (global const float *)(h->step + CL_STEP(h->step)->at_rope) + h->rotation / 4;
+        (global const float *)(h->step + CL_STEP(h->step)->at_rope) + h->rotation / 2;
     uint angles_stride = CL_STEP(h->step)->rope_stride;
     for (uint t = 0; t < nt; t++) {
         local float *x = tile + t * R;

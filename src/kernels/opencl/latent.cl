@@ -14,7 +14,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void latent_store(CL_ARGUM
             (global const float *)(step + CL_STEP(step)->at_rope) + t * CL_STEP(step)->rope_stride;
         global float *row = x + t * width;
         if (item % 2 == 0) {
-            global const float *angles = all + rotation_q / 4;
+            global const float *angles = all + rotation_q / 2;
             uint apart = rotation_q & 1 ? pairs : 1;
             for (uint i = me; i < n_heads * pairs; i += items) {
                 uint j = i % pairs, at = rotation_q & 1 ? j : 2 * j;
@@ -34,7 +34,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void latent_store(CL_ARGUM
             tile[i] = i < latent + n_rot ? key[i] : 0.0f;
         barrier(CLK_LOCAL_MEM_FENCE);
         cl_norm_heads(tile, 1, latent, k_norm, inv_k, eps, lane);
-        cl_rotate_heads(tile + latent, 1, n_rot, n_rot, rotation, all + rotation / 4);
+        cl_rotate_heads(tile + latent, 1, n_rot, n_rot, rotation, all + rotation / 2);
         for (uint i = me; i < head_k; i += items)
             key[i] = tile[i];
         cl_store(&cache, step, t, true, 0, 1, head_k, tile);

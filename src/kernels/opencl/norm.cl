@@ -256,14 +256,29 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS
     }
 }
 
+/* Rotates heads as cl_rotate_heads, pairs as neox has them in each half of n_rot. */
+static inline void rotate_halves(local float *x, uint heads, uint dim, uint n_rot, global const float *cos_sin) {
+    uint pairs = n_rot / 2, apart = pairs / 2;
+    for (uint i = get_local_id(0); i < heads * pairs; i += get_local_size(0)) {
+        uint j = i % pairs;
+        local float *a = x + i / pairs * dim + (j < apart ? j : j + apart);
+        local float *b = a + apart;
+        float va = *a, vb = *b, c = cos_sin[2 * j], s = cos_sin[2 * j + 1];
+        float bs = vb * s, bc = vb * c;
+        *a = fma(va, c, -bs);
+        *b = fma(va, s, bc);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 /* Rows of q, k and v: all heads of q normed together, and all of k, then rotated; or (late) rotated, then
  * each head normed; or (late: OPENCL_WIDE_PLAIN) rotated alone; or (OPENCL_WIDE_HEADS) each head normed, of v
- * (normed_v) without weights, then rotated; k and v go to the cache. A group has q, k or v of a token. Local:
+ * (normed_v) without weights, then rotated (halves: rotate_halves); k and v go to the cache. A group has q, k or v of a token. Local:
  * tile OPENCL_NORM_CHUNK floats, lane 128 floats for each of CL_HEADS_AT_ONCE. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENTS(WIDE)) {
     uint me = get_local_id(0), items = get_local_size(0);
     struct cl_cache cache = CL_CACHE(kv);
-    global const float *angles = (global const float *)(step + CL_STEP(step)->at_rope) + rotation / 4;
+    global const float *angles = (global const float *)(step + CL_STEP(step)->at_rope) + rotation / 2;
     for (uint item = get_group_id(0); item < 3 * CL_STEP(step)->n_tokens; item += get_num_groups(0)) {
         uint t = item / 3, which = item % 3; /* CL_Q .. */
         uint heads = which == CL_Q ? n_heads : n_kv_heads, dim = which == CL_V ? head_v : head_k;
@@ -284,7 +299,9 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
             barrier(CLK_LOCAL_MEM_FENCE);
             if (late == OPENCL_WIDE_HEADS && (which != CL_V || normed_v))
                 cl_norm_heads(tile, here, dim, which == CL_V ? 0 : weight, which == CL_Q ? inv_q : inv_k, eps, lane);
-            if (which != CL_V)
+            if (which != CL_V && halves)
+                rotate_halves(tile, here, dim, n_rot, angles + t * CL_STEP(step)->rope_stride);
+            else if (which != CL_V)
                 cl_rotate_heads(tile, here, dim, n_rot, rotation, angles + t * CL_STEP(step)->rope_stride);
             if (which != CL_V && late == OPENCL_WIDE_LATE)
                 cl_norm_heads(tile, here, dim, weight, which == CL_Q ? inv_q : inv_k, eps, lane);

@@ -148,7 +148,7 @@
     X(BUFFER, const float, k_norm)                                                                           \
     X(F32, inv_q)                                                                                            \
     X(F32, inv_k)                                                                                            \
-    X(F32, eps) X(U32, late) X(U32, normed_v) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+    X(F32, eps) X(U32, late) X(U32, normed_v) X(U32, halves) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
 #define KERNEL_ARGUMENTS_LATENT(X)                                                                           \
     X(BUFFER, float, x)                                                                                      \
@@ -246,6 +246,7 @@
     X(U32, has_sinks)                                                                                        \
     X(BUFFER, const uint, windows)                                                                           \
     X(U32, has_windows)                                                                                      \
+    X(U32, pictures)                                                                                         \
     X(BUFFER, float, cells) X(BUFFER, uint, arrivals) X(U32, n_cells) X(LOCAL, float4, whole)
 
 #define KERNEL_ARGUMENTS_ROUTE(X)                                                                            \

@@ -195,16 +195,10 @@ static struct graph_share share_of(const struct planning *s, uint32_t index) {
 /* Where a picture's tokens see each other, one step holds them beside the next token of all other sequences.
  */
 static stator_status check_whole_pictures(const struct planning *s, const struct planning_want *want,
-                                          const struct device_facts *f, stator_error *e) {
+                                          stator_error *e) {
     if (!tower_sees_both(s->vision.tower))
         return STATOR_OK;
     const uint32_t together = s->pictures.rows, least = together + want->sequences - 1;
-    if (!f->host_memory)
-        return error_set(
-            e, STATOR_USAGE,
-            "model.vision: %s can't compute with pictures if their tokens see each other (projector "
-            "%s): all devices of the model must be CPUs so far",
-            f->name, tower_projector_name(s->vision.tower->projector));
     if (want->batch < least)
         return error_set(
             e, STATOR_USAGE,
@@ -247,10 +241,11 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .tiled = f->host_memory,
         .pictures =
             s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
+        .whole_pictures = s->vision.tower != NULL && second == NULL && tower_sees_both(s->vision.tower),
         .experts_apart = !f->host_memory && (!hosted || streams > 0 || s->config.memory.expert_slots > 0),
         .experts_near = hosted && s->config.memory.expert_slots > 0};
     if (s->vision.tower != NULL && second == NULL) {
-        stator_status whole = check_whole_pictures(s, want, f, e);
+        stator_status whole = check_whole_pictures(s, want, e);
         if (whole != STATOR_OK)
             return whole;
     }

@@ -19,12 +19,14 @@ static struct pictures_files files;
 static const char *const *way;
 static const char *where; /* the tower's place */
 static int tower;
+static const char *kv = "memory.kv_type=f16";
 
 static stator *start(const char *const more[SETS]) {
     char vision[GGUF_WRITER_PATH + 32];
-    const char *sets[HARNESS_SETS] = {vision, "vision.decode=1MiB", "memory.staging=1MiB",
-                                      "memory.driver_reserve=1MiB", "cpu.threads=2"};
-    size_t n = 5;
+    const char *sets[HARNESS_SETS] = {
+        vision, "vision.decode=1MiB", "memory.staging=1MiB", "memory.driver_reserve=1MiB", "cpu.threads=2",
+        kv};
+    size_t n = 6;
     snprintf(vision, sizeof vision, "model.vision=%s", files.towers[tower]);
     for (size_t i = 0; i < SETS && more[i] != NULL; i++)
         sets[n++] = more[i];
@@ -117,18 +119,86 @@ static void whole_heads(struct gguf_writer *w, uint32_t type) {
     tower_model_write_gemma4(w, &m, PICTURES_SEED);
 }
 
-/* A picture's tokens see each other: the text model is on CPUs. */
+static int32_t long_text(struct gguf_writer *w) {
+    return pictures_model_gemma_long(w, PICTURES_SEED, 300, 640);
+}
+
+/* 256 tokens a picture: the second one lies in two splits of attention. */
+static void fine_tower(struct gguf_writer *w, uint32_t type) {
+    struct tower_model_gemma m = pictures_model_gemma_tower(type);
+    m.image_size = 48;
+    m.merge = 1;
+    m.layers = 1;
+    tower_model_write_gemma(w, &m, PICTURES_SEED);
+}
+
+/* A picture's tokens see each other. */
 static void gemma(void **state) {
-    static const char *const ways[][SETS] = {{"devices.use=cpu:0", "vision.device=level_zero:0"},
-                                             {"devices.use=cpu:0", "vision.device=level_zero:1"}};
-    static const char *const places[] = {"vision/level_zero:0", "vision/level_zero:1"};
+    static const char *const ways[][SETS] = {
+        {"devices.use=cpu:0", "vision.device=level_zero:0"},
+        {"devices.use=level_zero:0", "vision.device=level_zero:1"},
+        {"devices.use=level_zero:0", "vision.device=cpu", "memory.batch=20"},
+        {"devices.use=\"level_zero:0, level_zero:1\"", "vision.device=auto"},
+        {"devices.use=\"level_zero:0, level_zero:1\"", "vision.device=auto", "devices.split=tensor"}};
+    static const char *const places[] = {"vision/level_zero:0", "vision/level_zero:1", "vision/cpu:0",
+                                         "vision/level_zero:0", "vision/level_zero:0"};
     (void)state;
     ZESIM_NEED();
-    play(2, ways, places, 2);
-    play(5, ways, places, 2);
+    play(2, ways, places, 5);
+    play(5, ways, places, 5);
+    kv = "memory.kv_type=q8_0";
+    play(2, ways + 1, places + 1, 1);
+    kv = "memory.kv_type=f32";
+    play(5, ways + 1, places + 1, 1);
+    struct pictures_family fine = pictures_families[2];
+    fine.text = long_text;
+    fine.tower = fine_tower;
+    fine.rows = 257;
+    for (int i = 0; i < 2; i++) {
+        kv = i == 0 ? "memory.kv_type=q4_0" : "memory.kv_type=f16";
+        play_family(&fine, ways + 1, places + 1, 1);
+    }
     struct pictures_family whole = pictures_families[5];
     whole.tower = whole_heads;
     play_family(&whole, ways, places, 2);
+}
+
+/* What the GPU does for a text without pictures. */
+struct work {
+    uint64_t copied, launched;
+};
+
+static struct work work_for_text(stator *s) {
+    static const int32_t words[] = {1, 70, 71, 72, 73, 99};
+    free(harness_logits(s, words, sizeof words / sizeof words[0]));
+    assert_int_equal(stator_stop(s, NULL), STATOR_OK);
+    const struct work w = {atomic_load(&s->devices[0].copied_bytes),
+                           atomic_load(&s->devices[0].kernels_executed)};
+    stator_close(s);
+    return w;
+}
+
+static void less_work(void) {
+    static const char *const with[SETS] = {"devices.use=level_zero:0", "vision.device=cpu"};
+    static const char *const without[] = {"memory.staging=1MiB", "memory.driver_reserve=1MiB",
+                                          "devices.use=level_zero:0", "cpu.threads=2", NULL};
+    const struct work a = work_for_text(harness_start(files.text, without)), b = work_for_text(start(with));
+    CHECK(a.copied > 0 && a.copied == b.copied);
+    /* Attention that sees pictures whole has a second launch. */
+    CHECK(a.launched > 0 && (files.family->ends ? a.launched < b.launched : a.launched == b.launched));
+}
+
+/* Rows of pictures are copied in the steps that have their tokens alone, and launches for pictures are there
+ * with a tower alone. */
+static void text_alone(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    tower = 0;
+    for (int i = 0; i < 3; i += 2) { /* pixtral, gemma3 */
+        pictures_files_open(&files, &pictures_families[i]);
+        zesim_run("devices=1," SMALL, less_work);
+        pictures_files_close(&files);
+    }
 }
 
 static void large_tower(struct gguf_writer *w, uint32_t type) {
@@ -172,7 +242,8 @@ static void no_room(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gpus), cmocka_unit_test(gemma),
-                                       cmocka_unit_test(many_windows), cmocka_unit_test(no_room)};
+                                       cmocka_unit_test(many_windows), cmocka_unit_test(no_room),
+                                       cmocka_unit_test(text_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -144,6 +144,13 @@ static void test_gemma4(void **state) {
     struct gguf_writer w = gguf_writer_new();
     struct tower_model_gemma4 m = gemma4;
     stator_error e;
+    tower_model_write_gemma4(&w, &m, 1);
+    gguf_writer_tensor(&w, "v.blk.0.attn_q.input_max", BLOCK_F32, 1, (uint64_t[]){1}, NULL);
+    assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+    assert_non_null(
+        strstr(e.text, "tensor 'v.blk.0.attn_q.input_max' is not known for the projector gemma4v"));
+    assert_non_null(strstr(e.text, "those of E2B and E4B have clamped products"));
+    w = gguf_writer_new();
     m.positions = 2;
     tower_model_write_gemma4(&w, &m, 1);
     assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);

@@ -15,8 +15,11 @@ struct look {
     float scale;
     float cap, cap_inverse; /* of scores; 0: none */
     int window;             /* tokens that a query sees, or ALL */
-    int skip;               /* the first tokens, of which a query sees none but its own */
-    uint ring;              /* blocks of a table that goes round; 0: it does not */
+#ifdef CL_BOTH
+    int ahead; /* the same of those from its own on */
+#endif
+    int skip;  /* the first tokens, of which a query sees none but its own */
+    uint ring; /* blocks of a table that goes round; 0: it does not */
     bool has_sinks;
     global const float *sinks; /* of all heads */
 #ifdef CL_BOTH
@@ -71,7 +74,7 @@ static inline int seen(const struct look *l, const struct rows *r, uint i, uint 
 #ifdef CL_BOTH
     if (l->windows != 0)
         return (int)(window_of(l, r, i)->first + window_of(l, r, i)->n) - (int)begin;
-    return (l->window < ALL ? min(behind(l, r, i) + l->window - 1, (int)r->end) : (int)r->end) - (int)begin;
+    return (l->ahead < ALL ? min(behind(l, r, i) + l->ahead - 1, (int)r->end) : (int)r->end) - (int)begin;
 #else
     return behind(l, r, i) - (int)begin;
 #endif
