@@ -192,12 +192,15 @@ static struct tile tile_of(enum family family, uint32_t set) {
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
+/* With sub-groups of 16 the matrix engine takes products of more tokens than these. */
+#define WIDE_ABOVE 8
+
 /* Whether the weights had better be read once for each eight tokens: for up to LAUNCH_FEW, and for twice as
  * many where tiles of many tokens would leave most of the device idle. */
 static bool for_few(const struct launch_list *b, const struct graph_op *o, enum family many, uint32_t set,
                     uint32_t rows) {
     if (rows <= LAUNCH_FEW || many >= DPAS8)
-        return rows <= LAUNCH_FEW;
+        return rows <= (many == DPAS16 ? WIDE_ABOVE : LAUNCH_FEW);
     const struct tile tile = tile_of(many, set);
     uint64_t panels = 0;
     for (uint32_t i = 0; i < (graph_op_gated(o) ? 1 : o->n_weights); i++)
@@ -264,6 +267,16 @@ static uint32_t wide_tokens(const struct launch_list *b, const struct graph_op *
             units * arith_ceil_div(rows, tokens) * (tokens > 64 ? 64 : 128) < b->traits->threads))
         tokens /= 2;
     return tokens;
+}
+
+/* Panels of a group of DPAS16: of few tokens so few that their groups are enough for the device. */
+static uint32_t wide_panels(const struct launch_list *b, const struct graph_op *o, uint32_t panels) {
+    const uint32_t rows = rows_of(b, o), least = tile_of(DPAS16, set_of(b->g, o)).rows;
+    uint32_t each = 8;
+    while (each > least && rows <= 64 &&
+           arith_ceil_div(panels, each) * arith_ceil_div(rows, 32) * 64 < b->traits->threads)
+        each /= 2;
+    return each;
 }
 
 /* Tokens of a tile or a pass of FEW: so many that it fits beside what else is in local memory, for `panels`
@@ -469,9 +482,10 @@ struct cut {
 };
 
 /* Panels that a group should have: enough for its items. */
-static uint32_t panels_each(const struct scheme *w) {
+static uint32_t panels_each(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
+                            uint32_t panels) {
     if (w->family == DPAS16)
-        return 8;
+        return wide_panels(b, o, panels);
     if (w->family >= PREFILL)
         return 16;
     return (w->family == FEW ? OPENCL_FEW_ROWS : 1) * (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
@@ -480,7 +494,7 @@ static uint32_t panels_each(const struct scheme *w) {
 /* A unit has whole groups of the int8 forms that the epilogue makes. */
 static struct cut plain_cut(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                             uint32_t panels, uint32_t *arrivals) {
-    uint32_t forms = b->g->values[o->out].forms, each = panels_each(w);
+    uint32_t forms = b->g->values[o->out].forms, each = panels_each(b, o, w, panels);
     *arrivals = GRAPH_NONE;
     if (graph_op_gated(o) && forms & GRAPH_I8_256) {
         struct cut c = {16, 1};
@@ -772,7 +786,7 @@ stator_status launch_each(struct launch_list *b, uint32_t op) {
     const struct graph_value *out = &b->g->values[o->out];
     CHECK(o->n_weights == 1 && o->bias[0] == GRAPH_NONE && out->forms == GRAPH_F32);
     struct scheme w = each_scheme(b, o);
-    const uint32_t unit = ARITH_MIN(panels_each(&w), layout->panels);
+    const uint32_t unit = ARITH_MIN(panels_each(b, o, &w, layout->panels), layout->panels);
     choose_tokens(b, o, &w, unit, UINT32_MAX);
     choose_group(b, o, &w, unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit) * arith_ceil_div(b->rows, w.tokens);

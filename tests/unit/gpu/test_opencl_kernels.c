@@ -589,6 +589,8 @@ static void matrix_engine(void **state) {
     each_set("dpas16", &t, N_TYPES + 3, 10, 37);
     t.threads = 4; /* the largest tiles */
     each_set("dpas16, many tokens", &t, N_TYPES + 3, 100, 140);
+    t.threads = busy_traits.threads; /* groups of few panels */
+    each_set("dpas16, few tokens", &t, N_TYPES + 3, 9, 20);
 }
 
 #else
