@@ -61,7 +61,6 @@ CL_GIVEN uchar8 intel_sub_group_block_read_uc8(const global uchar *);
 #define CL_WORDS(x, h) ((x).lo)
 #endif
 CL_GIVEN int8 intel_sub_group_i8_i8_matrix_mad_k32(cl_rows8, int8, int8);
-CL_GIVEN int8 intel_sub_group_i8_u8_matrix_mad_k32(cl_rows8, uint8, int8);
 
 /* Sums of activations, as parts that are bytes: high << CL_PLANE + low (cl_stage_planes). Q2_K's are of 16
  * values, the others' of 32. */
@@ -125,8 +124,6 @@ static inline uint cl_choose(uint a, uint b, uint second) {
 
 /* cl_look_up, four bytes at once: bit by bit of the indices, of which masks are made. */
 static inline uint cl_look_up4(uint type, uint4 table, uint w) {
-    if (type == CL_MXFP4)
-        return cl_look_up(type, table, w);
     uint m0 = (w & 0x01010101u) * 255, m1 = (w >> 1 & 0x01010101u) * 255, m2 = (w >> 2 & 0x01010101u) * 255;
 #define CL_PAIR(word, at) cl_choose(cl_same(word, at), cl_same(word, (at) + 1), m0)
 #define CL_OF_FOUR(word)  cl_choose(CL_PAIR(word, 0), CL_PAIR(word, 2), m1)
@@ -137,6 +134,20 @@ static inline uint cl_look_up4(uint type, uint4 table, uint w) {
     return cl_choose(low, high, (w >> 3 & 0x01010101u) * 255);
 #undef CL_PAIR
 #undef CL_OF_FOUR
+}
+
+/* cl_look_up of MXFP4 for eight indices in each word, as long as they are in four bits each: what goes with a
+ * value in the low half of a byte, then in the high half. The size is below 16; of a negative value, whose sign
+ * has 15 here, it becomes 15 less the size. */
+static inline uint8 cl_mxfp4(uint4 w) {
+    uint4 x = w & 0x77777777u, above = w & 0x44444444u, sign = w & 0x88888888u;
+    uint4 y = x & (above - (above >> 2)), both = y & y >> 1;
+    uint4 size = x + y + (both << 1), signs = (sign << 1) - (sign >> 3);
+    size ^= signs;
+    uint8 out;
+    out.lo = (size & 0x0F0F0F0Fu) + 0x0C0C0C0Cu - (signs & 0x0F0F0F0Fu);
+    out.hi = (size >> 4 & 0x0F0F0F0Fu) + 0x0C0C0C0Cu - (signs >> 4 & 0x0F0F0F0Fu);
+    return out;
 }
 
 /* The bytes of half h's row that are multiplied. */
@@ -153,6 +164,8 @@ static inline int8 cl_words(uint type, uint file, const struct cl_raw *raw, uint
         return as_int8(raw->low);
 #endif
     uint8 w;
+    if (type == CL_MXFP4)
+        return as_int8(cl_mxfp4(CL_WORDS(raw->low, h)));
     if (type == CL_Q6_K) {
         uint4 x = CL_WORDS(raw->low, h);
         uint2 y = CL_WORDS(raw->high, h) ^ 0xAAAAAAAAu;
@@ -294,7 +307,7 @@ static inline short cl_sub16(uint type, const struct cl_planes *p, cl_bytes pane
 
 /* Of a 32-block a row of weights of a K type: two scales where each is of 16 values. */
 struct cl_row256 {
-    int8 w, high;
+    int8 w;
     short scale, more;
 };
 

@@ -24,7 +24,6 @@ static inline struct cl_row256 cl_row256(uint type, const struct cl_planes *p, c
                                          uint block, const struct cl_raw *raw, uint h) {
     const uint scales = cl_subs(type) / 8;
     struct cl_row256 x;
-    x.high = 0;
     x.w = cl_words(type, p->file, raw, h);
     x.scale = cl_sub16(type, p, panel, block * scales, r + 8 * h);
     x.more = scales == 2 ? cl_sub16(type, p, panel, block * 2 + 1, r + 8 * h) : (short)0;

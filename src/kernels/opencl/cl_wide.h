@@ -91,17 +91,11 @@ static inline struct cl_mine256 cl_mine256_of(uint type, const struct cl_planes 
     return x;
 }
 
-static inline struct cl_row256 cl_row256_of(uint type, const struct cl_planes *p, const struct cl_mine256 *mine,
-                                            bool folded) {
+static inline struct cl_row256 cl_row256_of(uint type, const struct cl_planes *p, const struct cl_mine256 *mine) {
     struct cl_row256 row;
     row.w = cl_words(type, p->file, &mine->raw, 0);
     row.scale = mine->scale;
     row.more = mine->more;
-    row.high = 0;
-    if (folded) {
-        row.high = row.w * (int)(short)(mine->scale >> 3);
-        row.w = row.w * (int)(short)(mine->scale & 7);
-    }
     return row;
 }
 
@@ -123,54 +117,37 @@ static inline void cl_minima(uint type, const struct cl_planes *p, cl_bytes pane
     }
 }
 
-/* i += of block `here` of the segment. Of Q4_K and Q5_K, in two of four (folded), the scale, 6 bits, is multiplied
- * into the words: by its low 3 bits for i, by the others for h, which counts eight times. The engine then has
- * more to do, and the rest less. */
-static inline void cl_block256(uint type, const struct cl_planes *p, cl_rows8 rows, const struct cl_row256 *row,
-                               bool folded, int8 *i, int8 *h) {
-    (void)p;
-    if (!folded) {
-        *i = cl_add256(type, rows, row, *i);
-        return;
-    }
-    *i = intel_sub_group_i8_u8_matrix_mad_k32(rows, as_uint8(row->w), *i);
-    *h = intel_sub_group_i8_u8_matrix_mad_k32(rows, as_uint8(row->high), *h);
-}
-
 /* acc of super blocks first .. first + n of a K type. Two blocks at a time: what is loaded for the next one
  * then need not be moved. */
 static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_bytes *panels, uint r,
                                  uint first, uint n_supers, const struct cl_act *a, float8 *acc) {
     const uint blocks = CL_ZERO_OF(p) == 0 ? 8 : 0; /* if IGC knew, it would unroll the loop and spill */
     const float factor = cl_is_table(type) ? cl_factor(type, p->file) : 1.0f;
-    const bool fold = false;
     const uint last = (first + n_supers) * 8 - 1;
     cl_bytes panel = panels[0]; /* CL_ROWS is 1 */
     struct cl_mine256 even = cl_mine256_of(type, p, panel, r, first * 8), odd;
     for (uint here = 0; here < n_supers; here++) {
         uint super = first + here;
-        int8 i[CL_ACCS], h[CL_ACCS];
-#define CL_NONE(n) i[n] = h[n] = 0;
+        int8 i[CL_ACCS];
+#define CL_NONE(n) i[n] = 0;
         CL_EACH(CL_NONE)
 #undef CL_NONE
         for (uint j = 0; j < blocks; j += 2) {
             uint block = super * 8 + j;
             struct cl_row256 row;
             odd = cl_mine256_of(type, p, panel, r, block + 1);
-            row = cl_row256_of(type, p, &even, false);
-#define CL_ADD(n) cl_block256(type, p, cl_rows_of(a, here * 8 + j, n), &row, false, &i[n], &h[n]);
+            row = cl_row256_of(type, p, &even);
+#define CL_ADD(n) i[n] = cl_add256(type, cl_rows_of(a, here * 8 + j, n), &row, i[n]);
             CL_EACH(CL_ADD)
 #undef CL_ADD
             even = cl_mine256_of(type, p, panel, r, min(block + 2, last));
-            row = cl_row256_of(type, p, &odd, fold);
-#define CL_ADD(n) cl_block256(type, p, cl_rows_of(a, here * 8 + j + 1, n), &row, fold, &i[n], &h[n]);
+            row = cl_row256_of(type, p, &odd);
+#define CL_ADD(n) i[n] = cl_add256(type, cl_rows_of(a, here * 8 + j + 1, n), &row, i[n]);
             CL_EACH(CL_ADD)
 #undef CL_ADD
         }
         float w = cl_number(panel + p->d, super, 0) * factor;
 #define CL_ADD(n)                                                                                            \
-    if (fold)                                                                                                \
-        i[n] += h[n] << 3;                                                                                   \
     acc[n] = cl_add_scaled(i[n] >> cl_shift(type), w, false, cl_scales(a, here, n), acc[n]);
         CL_EACH(CL_ADD)
 #undef CL_ADD
