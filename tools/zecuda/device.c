@@ -8,7 +8,6 @@
 #include <time.h>
 
 #define MAX_ALLOCATION ((4ull << 30) - 65536) /* as Intel's GPUs without relaxed limits */
-#define LOCAL_MEMORY   98304u
 #define MAX_GROUP      512u /* what ptx_of tells ptxas */
 
 struct driver driver;

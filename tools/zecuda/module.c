@@ -164,7 +164,7 @@ ze_result_t ZE_APICALL zeKernelCreate(ze_module_handle_t h, const ze_kernel_desc
     snprintf(k->name, sizeof k->name, "%s", desc->pKernelName);
     if (!find_kinds(m, k) || !device_enter(m->device) ||
         !CUDA(cuModuleGetFunction, &k->function, m->module, k->name) ||
-        !CUDA(cuFuncSetAttribute, k->function, CUDA_FUNCTION_MOST_DYNAMIC_SHARED, 65536)) {
+        !CUDA(cuFuncSetAttribute, k->function, CUDA_FUNCTION_MOST_DYNAMIC_SHARED, LOCAL_AT_MOST)) {
         free(k);
         return ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     }

@@ -14,6 +14,10 @@
 
 #define MAX_DEVICES 8
 #define MAX_ARGS    64
+/* Bytes of local memory that a group may ask for; and that its arguments, whose beginnings are aligned, may
+ * take. */
+#define LOCAL_MEMORY  98304u
+#define LOCAL_AT_MOST (LOCAL_MEMORY + 4096u)
 
 struct device {
     cuda_device id;
