@@ -335,6 +335,10 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
         return problem(
             p, CONFIG_MEMORY_EXPERT_WINDOW,
             "is for experts that the processors compute: set memory.experts = \"host\" or \"auto\" too");
+    if (c->memory.expert_window > c->memory.batch && c->memory.expert_window != CONFIG_WINDOW_AUTO)
+        return problem(p, CONFIG_MEMORY_EXPERT_WINDOW,
+                       "is larger than memory.batch: no step has so many tokens; raise batch or lower it (0: "
+                       "no window)");
     if (c->cache.kv_dir[0] != '\0' && !c->server.prefix_cache)
         return problem(p, CONFIG_CACHE_KV_DIR, "needs server.prefix_cache = true");
     return check_speculation(p);

@@ -35,7 +35,7 @@ uint32_t hosted_window(const struct planning *s, const struct device_facts *f,
     if (!want->window || s->shape->experts.count == 0)
         return 0;
     if (said != CONFIG_WINDOW_AUTO)
-        return said <= want->batch ? (uint32_t)said : 0;
+        return said <= want->batch ? (uint32_t)said : 0; /* fit.c tries smaller batches */
     if (f->bus == 0 || processors_take(s, bytes, want->batch) <= bytes / (double)f->bus)
         return 0;
     uint32_t fewer = 0, enough = want->batch;

@@ -161,6 +161,8 @@ test_windows() {
     expect 3 "${plan[@]}" --device "gpu0=${total}B,bandwidth=456GB/s,bus=31GB/s" --set memory.expert_window=100
     expect 2 "$stator" plan "$model" --device g=1GiB --set memory.expert_window=100
     said 'memory.expert_window .*is for experts that the processors compute: set memory.experts'
+    expect 2 "${plan[@]}" --device $known --set memory.expert_window=513
+    said 'memory.expert_window .*is larger than memory.batch: no step has so many tokens'
 }
 
 # A prompt of many tokens through the window, answers by the processors and the slots: the tokens of the CPU.
