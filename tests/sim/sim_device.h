@@ -7,7 +7,7 @@
  * write it. Blocks hold garbage at first. Watched too: a descriptor does not change while its step is under
  * way, and the order of submissions.
  *
- * "sim:3" has the draft model of a run. Its texts are those of the requests, and then its own draft tokens.
+ * "sim:4" has the draft model of a run. Its texts are those of the requests, and then its own draft tokens.
  */
 #ifndef STATOR_TESTS_SIM_DEVICE_H
 #define STATOR_TESTS_SIM_DEVICE_H
@@ -55,10 +55,10 @@ struct sim_device {
     const struct device_link *in, *out; /* to other hosts, over windows; or NULL */
     uint32_t index;
     const struct sim_shape *shape; /* of its model */
-    uint32_t stage; /* whose values it has: in a tensor split all devices have those of the first, which is
-                       alone */
-    uint64_t bytes; /* of slices */
-    uint8_t *kv[SIM_SLICES]; /* of the caches; a block's cells are at the begin of its first unit */
+    uint32_t stage;                /* whose values it has: the devices of a group have the same ones, */
+    struct sim_device *first;      /* and the first of them gets those of the stage before */
+    uint64_t bytes;                /* of slices */
+    uint8_t *kv[SIM_SLICES];       /* of the caches; a block's cells are at the begin of its first unit */
     uint32_t submits, steps, bodies, tails;
     bool lost;
     enum sim_slot_state state[2];
@@ -283,9 +283,9 @@ static void sim_compute(struct sim_device *f, const struct step_header *h, const
     for (uint32_t i = 0; i < k->n; i++) {
         const uint32_t p = k->position + i, at = k->first + i;
         const bool guessed = i >= k->n - k->tested;
-        uint64_t v = f->stage == 0 ? sim_mix((uint32_t)tokens[at], p) : f->carry[slot][at];
-        if (f->in != NULL)
-            memcpy(&v, f->in->window[slot] + (size_t)at * f->model.graph->width, sizeof v);
+        uint64_t v = f->stage == 0 ? sim_mix((uint32_t)tokens[at], p) : f->first->carry[slot][at];
+        if (f->first->in != NULL)
+            memcpy(&v, f->first->in->window[slot] + (size_t)at * f->model.graph->width, sizeof v);
         if (!guessed && (p >= t->n || tokens[at] != t->tokens[p]))
             sim_fail("device %u: request %llu has token %d at position %u, %d is expected", f->index,
                      (unsigned long long)id, tokens[at], p, p < t->n ? t->tokens[p] : -1);
@@ -674,6 +674,7 @@ static stator_status sim_prepare(struct device *d, const struct device_setup *s,
     f->in = s->in != NULL && !s->in->direct ? s->in : NULL;
     f->out = s->out != NULL && !s->out->direct ? s->out : NULL;
     f->next = s->out != NULL && s->out->direct ? sim_self(s->out->peer) : NULL;
+    f->first = s->group != NULL ? sim_self(s->group->devices[0]) : f;
     CHECK(f->model.graph->width * sizeof(float) >= sizeof(uint64_t));
     for (uint32_t c = 0; c < f->model.graph->n_caches; c++)
         for (uint32_t i = 0; f->model.graph->caches[c].n_layers > 0 && i < f->model.caches[c].n_blocks; i++)
@@ -844,7 +845,7 @@ stator_status device_open(const struct device_opening *o, struct device **out, s
     f->facts = o->choice->facts;
     f->index = o->choice->where[0];
     f->shape = f->index == SIM_DRAFTS_ON ? &sim.draft : &sim.shape;
-    f->stage = m->graph->want.share.count > 0 || f->index == SIM_DRAFTS_ON ? 0 : f->index;
+    f->stage = f->index == SIM_DRAFTS_ON ? 0 : f->index / ARITH_MAX(m->graph->want.share.count, 1u);
     device_pinned_lay_out(&f->facts, m, &f->at);
     sim.devices[f->index] = f;
     *out = &f->device;

@@ -68,14 +68,20 @@ enum { SIM_SETS = 24 };
 static void sim_choose(char sets[SIM_SETS][64], const char *list[SIM_SETS]) {
     static const uint32_t batches[] = {33, 40, 64, 90, 128, 512}, contexts[] = {128, 192, 256};
     static const char *const checkpoints[] = {"auto", "0", "1", "3", "7", "40"};
-    const uint32_t devices = 1 + (uint32_t)sim_below(SIM_DEVICES);
+    uint32_t devices = 1 + (uint32_t)sim_below(3);
     eng.reuses = sim_below(8) != 0;
     uint32_t n = 0;
+    const bool tensor = devices > 1 && sim_below(4) == 0;
+    if (tensor && devices == 3) { /* two groups */
+        devices = 4;
+        snprintf(sets[n++], 64, "devices.groups=2");
+    }
     snprintf(sets[n++], 64, "devices.use=%s",
              devices == 1   ? "sim:0"
              : devices == 2 ? "sim:0,sim:1"
-                            : "sim:0,sim:1,sim:2");
-    snprintf(sets[n++], 64, "devices.split=%s", devices > 1 && sim_below(4) == 0 ? "tensor" : "auto");
+             : devices == 3 ? "sim:0,sim:1,sim:2"
+                            : "sim:0,sim:1,sim:2,sim:3");
+    snprintf(sets[n++], 64, "devices.split=%s", tensor ? "tensor" : "auto");
     snprintf(sets[n++], 64, "memory.batch=%u", SIM_PICK(batches));
     snprintf(sets[n++], 64, "memory.context=%u", SIM_PICK(contexts));
     snprintf(sets[n++], 64, "memory.sequences=%u", 1 + (uint32_t)sim_below(6));
@@ -100,16 +106,17 @@ static void sim_choose(char sets[SIM_SETS][64], const char *list[SIM_SETS]) {
     sim.fault_nth = 1 + (uint32_t)sim_below(sim_below(2) ? 10 : 200);
 }
 
-static struct sim_shape sim_shape_of(const struct planning_device *devices, uint32_t n, uint32_t vocab,
-                                     uint32_t context) {
+/* Of n stages, each of `group` devices. */
+static struct sim_shape sim_shape_of(const struct planning_device *devices, uint32_t n, uint32_t group,
+                                     uint32_t vocab, uint32_t context) {
     struct sim_shape shape = {
-        .n_devices = n, .n_caches = devices[0].graph.n_caches, .vocab = vocab, .context = context};
-    CHECK(vocab <= SIM_VOCAB && context <= SIM_CONTEXT);
+        .n_stages = n, .n_caches = devices[0].graph.n_caches, .vocab = vocab, .context = context};
+    CHECK(vocab <= SIM_VOCAB && context <= SIM_CONTEXT && n <= SIM_STAGES);
     for (uint32_t c = 0; c < shape.n_caches; c++) {
         shape.cache[c].kind = devices[0].graph.caches[c].kind;
         shape.cache[c].window = devices[0].graph.caches[c].window;
         for (uint32_t d = 0; d < n; d++)
-            shape.cache[c].on[d] = devices[d].graph.caches[c].n_layers > 0;
+            shape.cache[c].on[d] = devices[d * group].graph.caches[c].n_layers > 0;
     }
     return shape;
 }
@@ -145,10 +152,10 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     stator *s = sim.s;
     if (sim_cluster != NULL)
         sim_cluster->start(model, list);
-    sim.shape = sim_shape_of(s->planning.devices, planning_stages(&s->planning), s->planning.shape->vocab,
-                             s->planning.want.context);
+    sim.shape = sim_shape_of(s->planning.devices, planning_stages(&s->planning), planning_group(&s->planning),
+                             s->planning.shape->vocab, s->planning.want.context);
     if (s->planning.draft.gguf != NULL)
-        sim.draft = sim_shape_of(&s->planning.devices[s->planning.n_devices], 1,
+        sim.draft = sim_shape_of(&s->planning.devices[s->planning.n_devices], 1, 1,
                                  s->planning.draft.shape->vocab, s->planning.want.context);
 }
 

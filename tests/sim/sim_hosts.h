@@ -390,6 +390,8 @@ static void hosts_choose(const char **list) {
             list[n] = stages[which];
         else if (strncmp(list[n], "devices.split=", 14) == 0)
             list[n] = "devices.split=auto";
+        else if (strncmp(list[n], "devices.groups=", 15) == 0)
+            list[n] = "devices.groups=1";
     }
     list[n] = "devices.facts=a/sim:0=1GiB;a/sim:1=1GiB;b/sim:1=1GiB;b/sim:2=1GiB;c/sim:2=1GiB";
     list[n + 1] = "devices.deadline=3"; /* so that a rank that is not heard of is lost within a run */

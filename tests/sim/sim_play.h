@@ -234,7 +234,7 @@ static void sim_act(void) {
 /* Whether an error begins with the device that failed. */
 static bool sim_names_device(const char *text) {
     text += sim_cluster != NULL && text[0] != '\0' && text[1] == '/' ? 2 : 0; /* the host */
-    return strncmp(text, "sim:", 4) == 0 || strncmp(text, "draft/sim:3: wait: ", 19) == 0;
+    return strncmp(text, "sim:", 4) == 0 || strncmp(text, "draft/sim:4: wait: ", 19) == 0;
 }
 
 static void sim_check_action(struct sim_client *c, const stator_event *ev) {
@@ -503,7 +503,7 @@ static void sim_use_drafts(uint32_t kind, char sets[SIM_SETS][64], const char **
         list[mode] = "speculation.mode=draft";
         snprintf(sets[n], 64, "speculation.model=%s", sim_model(other));
         list[n] = sets[n];
-        list[n + 1] = "speculation.device=sim:3";
+        list[n + 1] = "speculation.device=sim:4";
         list[n + 2] = NULL;
         if (random / 64 % 2)
             sim.fault_device = SIM_DRAFTS_ON;

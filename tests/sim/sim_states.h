@@ -21,6 +21,7 @@
     X(TWO_STEPS, "two steps are under way")                                                                  \
     X(FOUR_STEPS, "four steps are under way")                                                                \
     X(ALL_DEVICES_WORK, "three devices work at once")                                                        \
+    X(GROUPS_WORK, "two groups of devices work at once")                                                     \
     X(BLOCK_SHARED, "three sequences share a block")                                                         \
     X(BLOCK_EQUAL, "two sequences compute the same block")                                                   \
     X(BLOCK_EVICTED, "a cached block was evicted")                                                           \
@@ -152,6 +153,7 @@ static inline void sim_note_states(const struct stator *s, bool sleeps) {
     sim_reach(SIM_TWO_STEPS, s->run.next_step - s->run.first_step == 2);
     sim_reach(SIM_FOUR_STEPS, s->run.next_step - s->run.first_step == 4);
     sim_reach(SIM_ALL_DEVICES_WORK, working == 3);
+    sim_reach(SIM_GROUPS_WORK, planning_group(&s->planning) > 1 && working == 2);
     sim_reach(SIM_ENGINE_SLEEPS, sleeps && running > 0);
     if (s->run.next_step == s->run.first_step)
         return;

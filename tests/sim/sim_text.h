@@ -17,7 +17,7 @@
 
 #include "engine/engine.h"
 
-enum { SIM_CONTEXT = 256, SIM_DEVICES = 3, SIM_VOCAB = 128 };
+enum { SIM_CONTEXT = 256, SIM_DEVICES = 4, SIM_STAGES = 3, SIM_VOCAB = 128 };
 
 static inline uint64_t sim_mix(uint64_t a, uint64_t b) {
     uint64_t h = (a ^ (b + 0x9E3779B97F4A7C15u)) * 0xBF58476D1CE4E5B9u;
@@ -52,11 +52,11 @@ static inline int32_t sim_argmax(const float *logits, uint32_t vocab) {
 
 /* Of the model that a run has. */
 struct sim_shape {
-    uint32_t n_devices, n_caches, vocab, context; /* n_devices: 1 in a tensor split */
+    uint32_t n_stages, n_caches, vocab, context; /* n_stages: devices, or groups of a tensor split */
     struct {
         enum graph_cache_kind kind;
         uint32_t window;
-        bool on[SIM_DEVICES]; /* a layer of the device uses it */
+        bool on[SIM_STAGES]; /* a layer of the stage uses it */
     } cache[GRAPH_MAX_CACHES];
 };
 
@@ -64,9 +64,9 @@ struct sim_text {
     uint32_t n;       /* tokens */
     uint32_t n_known; /* values */
     int32_t tokens[SIM_CONTEXT + 1];
-    uint64_t v[SIM_DEVICES][SIM_CONTEXT + 1];
-    uint64_t sum[SIM_DEVICES][GRAPH_MAX_CACHES];   /* PAGED: over the known positions */
-    uint64_t state[SIM_DEVICES][GRAPH_MAX_CACHES]; /* STATE: behind them */
+    uint64_t v[SIM_STAGES][SIM_CONTEXT + 1];
+    uint64_t sum[SIM_STAGES][GRAPH_MAX_CACHES];   /* PAGED: over the known positions */
+    uint64_t state[SIM_STAGES][GRAPH_MAX_CACHES]; /* STATE: behind them */
 };
 
 static inline uint64_t sim_text_window(const struct sim_text *t, uint32_t d, uint32_t c, uint32_t window,
@@ -81,7 +81,7 @@ static inline uint64_t sim_text_window(const struct sim_text *t, uint32_t d, uin
 static inline void sim_text_next(const struct sim_shape *s, struct sim_text *t) {
     const uint32_t p = t->n_known++;
     uint64_t v = sim_mix((uint32_t)t->tokens[p], p);
-    for (uint32_t d = 0; d < s->n_devices; d++) {
+    for (uint32_t d = 0; d < s->n_stages; d++) {
         for (uint32_t c = 0; c < s->n_caches; c++)
             if (s->cache[c].on[d])
                 v = sim_mix(v, s->cache[c].kind == GRAPH_PAGED ? t->sum[d][c]
@@ -100,7 +100,7 @@ static inline void sim_text_next(const struct sim_shape *s, struct sim_text *t) 
 static inline void sim_text_logits(const struct sim_shape *s, struct sim_text *t, uint32_t p, float *logits) {
     while (t->n_known <= p)
         sim_text_next(s, t);
-    sim_logits(t->v[s->n_devices - 1][p], t->tokens[p], s->vocab, logits);
+    sim_logits(t->v[s->n_stages - 1][p], t->tokens[p], s->vocab, logits);
 }
 
 /* The token that a budget forces behind an answer of n tokens; -1: none. It looks at the whole answer each
