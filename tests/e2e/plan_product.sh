@@ -161,6 +161,14 @@ test_auto_split() {
     printed 'takes layers: by tensor it would spill$'
     expect 3 "$stator" plan $cfg --device a=8600KiB,bandwidth=1GB/s --device b=3900KiB,bandwidth=1GB/s --set memory.driver_reserve=1MiB
     printed 'takes layers: by tensor it does not fit into b$'
+    # Two KV heads on four devices: each has half of K and V. Of two groups each has half of half the layers.
+    local four=() name
+    for name in a b c d; do four+=(--device $name=15MiB,bandwidth=1GB/s,link=1000TB/s,hop=1ns); done
+    expect 0 "$stator" plan $cfg "${four[@]}" --set memory.driver_reserve=1MiB
+    printed '^devices.split = "auto" takes tensor: '
+    expect 0 "$stator" plan $cfg "${four[@]}" --set memory.driver_reserve=1MiB --set memory.sequences=16
+    printed '^devices.split = "auto" takes tensor in 2 groups: an estimated 2[0-9.]+ tokens/s, by layers 1[0-9.]+$'
+    printed '^weights on d: share 2 of 2 of layers 4 to 7,'
 }
 
 test_refusal() {

@@ -123,9 +123,9 @@ ask() {
     [ ! -e "$tmp/said" ] || cmp "$tmp/said" "$tmp/$3" || fail "another answer than that of one device"
 }
 
-# A server goes on from prefixes, with checkpoints of states or windows, and from files after a new start.
+# A server goes on from prefixes, with checkpoints of states or windows, and from files after a new start, then in two groups.
 test_served() {
-    local model ids more first second
+    local model ids more first second use groups
     ids=$(count 10 131)
     more=$ids,$(count 300 40)
     for model in qwen35 gemma3; do
@@ -137,16 +137,16 @@ test_served() {
         ask "$more" 0 second
         kill -TERM $pid
         ends 0
-        while read -r first second; do
-            serve_config=$shared/oracles/models/$model.gguf serve --set devices.use=cpu:0,cpu:1 --set devices.split=tensor \
-                --set memory.context=256 --set memory.sequences=2 --set cache.kv_dir="$tmp/kv"
+        while read -r first second use groups; do
+            serve_config=$shared/oracles/models/$model.gguf serve --set devices.use=$use --set devices.split=tensor --set devices.groups=$groups \
+                --set memory.strict=true --set memory.context=256 --set memory.sequences=2 --set cache.kv_dir="$tmp/kv"
             ready
             ask "$ids" $first first
             ask "$more" $second second
             ask "$ids" 96 first
             kill -TERM $pid
             ends 0
-        done <<<$'0 96\n96 160'
+        done <<<$'0 96 cpu:0,cpu:1 1\n96 160 cpu:0,cpu:1,cpu:2,cpu:3 2'
     done
 }
 

@@ -240,9 +240,10 @@ static void refused(void **state) {
  * long steps copy. */
 static void spilled_of(void) {
     static const char *const plain[] = {"devices.use=cpu:0", "memory.context=96", NULL};
-    const char *sets[] = {TWO,
+    const char *sets[] = {now.use,
                           now.split,
                           now.more,
+                          now.groups != NULL ? now.groups : "devices.groups=1",
                           "memory.on_oom=spill",
                           "memory.context=96",
                           "memory.driver_reserve=64KiB",
@@ -254,7 +255,7 @@ static void spilled_of(void) {
     float *expected = harness_logits(s, ids, 90);
     stator_close(s);
     s = harness_start(now.model, sets);
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
         CHECK(s->planning.devices[i].graph.spilled_slices > 0);
     float *got = harness_logits(s, ids, 90);
     stator_close(s);
@@ -270,6 +271,11 @@ static void spilled(void **state) {
     now.model = DEMO;
     now.split = "devices.split=tensor";
     now.more = "memory.batch=16";
+    now.use = FOUR;
+    now.groups = "devices.groups=2";
+    zesim_run("devices=4,memory=1792KiB," SMALL, spilled_of);
+    now.use = TWO;
+    now.groups = NULL;
     zesim_run("devices=2,memory=3072KiB," SMALL, spilled_of);
     now.split = "devices.split=tensor:3,2";
     now.more = "memory.batch=64";
@@ -336,14 +342,10 @@ static void conversations(void **state) {
 
 /* A request of which a step does not end: it fails with the device's error, and the engine closes. */
 static void faulty(void) {
-    const char *sets[] = {TWO,
-                          "devices.split=tensor",
-                          "memory.batch=16",
-                          "memory.context=128",
-                          "cpu.threads=2",
-                          now.more,
-                          "memory.driver_reserve=1MiB",
-                          NULL};
+    const char *sets[] = {
+        now.use,           "devices.split=tensor",       now.groups != NULL ? now.groups : "devices.groups=1",
+        "memory.batch=16", "memory.context=128",         "cpu.threads=2",
+        now.more,          "memory.driver_reserve=1MiB", NULL};
     stator *s = harness_start(DEMO, sets);
     make_ids(256);
     stator_request q = {.size = sizeof q, .tokens = ids, .n_tokens = 40, .max_new = 8, .ignore_eos = 1};
@@ -373,13 +375,16 @@ static void faults(void **state) {
                  {"exec.kernel@200:lost", "devices.deadline=3600", "lost"},
                  {"exec.kernel@30:mark:began,fault=zeCommandQueueExecuteCommandLists@began/1:hang",
                   "devices.deadline=3", "hang"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
         char config[160];
-        snprintf(config, sizeof config, "devices=2," SMALL ",fault=%s", cases[i].fault);
-        now.more = cases[i].deadline;
-        now.says = cases[i].says;
+        snprintf(config, sizeof config, "devices=4," SMALL ",fault=%s", cases[i / 2].fault);
+        now.use = i % 2 == 0 ? TWO : FOUR;
+        now.groups = i % 2 == 0 ? NULL : "devices.groups=2";
+        now.more = cases[i / 2].deadline;
+        now.says = cases[i / 2].says;
         zesim_run(config, faulty);
     }
+    now.groups = NULL;
 }
 
 int main(void) {
