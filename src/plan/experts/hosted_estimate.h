@@ -23,8 +23,8 @@
 uint32_t hosted_window(const struct planning *s, const struct device_facts *f,
                        const struct planning_want *want);
 
-/* Fills p->hosted and the seconds of steps, for one sequence at the full context. Nothing is known where a
- * bandwidth is not. */
+/* Fills p->hosted, for one sequence at the full context, and the seconds of steps that have a window. Nothing
+ * is known where a bandwidth is not. */
 void hosted_estimate(const struct planning *s, struct plan *p);
 
 #endif
