@@ -248,14 +248,17 @@ class Model:
 
     def latent(self, h):
         """Latent attention, with K and V of each head made of the row that all share."""
-        n, rank, head = len(h), self.key('attention.kv_lora_rank'), self.key('attention.key_length_mla')
+        n, rank, head = len(h), self.key('attention.kv_lora_rank'), self.key('attention.key_length_mla', 0) or self.key('attention.key_length')
         low = self.norm(self.product(h, 'attn_q_a'), self.w('attn_q_a_norm.weight')) if self.has('attn_q_a.weight') else h
         q = self.product(low, 'attn_q_b' if self.has('attn_q_b.weight') else 'attn_q').reshape(n, self.heads, head)
         row = self.product(h, 'attn_kv_a_mqa')
         c, far = self.norm(row[:, :rank], self.w('attn_kv_a_norm.weight')), row[:, None, rank:]
         base = self.key('rope.freq_base', 10000.0)
         q_far, far = self.rotate(q[..., head - self.rot:], base, True), self.rotate(far, base, True)
-        k, v = np.einsum('tr,hrn->thn', c, self.w('attn_k_b.weight')), np.einsum('tr,hvr->thv', c, self.w('attn_v_b.weight'))
+        if self.has('attn_k_b.weight'):
+            k, v = np.einsum('tr,hrn->thn', c, self.w('attn_k_b.weight')), np.einsum('tr,hvr->thv', c, self.w('attn_v_b.weight'))
+        else:  # as the model has it
+            k, v = np.split((c @ self.w('attn_kv_b.weight').T).reshape(n, self.heads, -1), [head - self.rot], axis=2)
         scores = np.einsum('ihn,jhn->hij', q[..., :head - self.rot], k) + np.einsum('ihn,jn->hij', q_far, far[:, 0])
         stretch = 1 + self.key('rope.scaling.yarn_log_multiplier', 0) * np.log(self.key('rope.scaling.factor', 1.0))
         scores = np.where(np.arange(n)[:, None] < np.arange(n), -np.inf, scores * head ** -0.5 * stretch ** 2)
@@ -386,7 +389,7 @@ class Model:
             return x + self.feed_forward(self.norm(x, self.w('post_attention_norm.weight')))
         if self.arch in ONE_PART:
             return x + (self.mamba(h) if self.has('ssm_d') else self.attention(h, i) if self.has('attn_q.weight') else self.feed_forward(h))
-        out = self.latent(h) if self.has('attn_k_b.weight') else self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
+        out = self.latent(h) if self.has('attn_kv_a_mqa.weight') else self.mamba(h) if self.has('ssm_d') else self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
         if self.arch == 'cohere2':  # side by side
             return x + out + self.feed_forward(h)
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)

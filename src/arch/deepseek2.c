@@ -1,6 +1,6 @@
 /* deepseek2: latent attention in its absorbed form; experts by sigmoids with a choice bias, or by a softmax
  * over all, of the best groups, a shared one, dense layers first; an MTP head of the same kind. Files of
- * older converters, with attn_kv_b in one piece, are refused. */
+ * older converters have attn_kv_b in one piece: parts_split_kv_b. */
 #include "arch/parts/parts.h"
 
 #include <stdio.h>
@@ -18,9 +18,6 @@ static const struct shape_place layer[] = {
 static const struct shape_place nextn[] = {PARTS_NEXTN};
 
 static const struct shape_place global[] = {PARTS_ENDS};
-
-/* What attn_k_b and attn_v_b are parts of. */
-static const char *const redundant[] = {"blk.N.attn_kv_b.weight", NULL};
 
 /* Files of DeepSeek V2 have no gating function: theirs is a softmax. Only sigmoids have a choice bias. */
 static bool has_choice_bias(const struct gguf *g) {
@@ -86,7 +83,7 @@ static void build(struct graph *g, const struct shape *s) {
 const struct arch arch_deepseek2 = {.name = "deepseek2",
                                     .models =
                                         "GLM-4.7-Flash, DeepSeek V2-Lite to V3.1, R1, Kimi-K2, Moonlight",
-                                    .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant,
+                                    .tensors = {SHAPE_TABLE(layer, global), .derive = parts_split_kv_b,
                                                 .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
                                     .read = read,
                                     .check = check,

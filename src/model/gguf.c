@@ -3,6 +3,7 @@
  * Names are found by binary search in orders sorted once (heap sort: no memory of its own, n log n whatever a
  * hostile file holds, where a hash table could be made to collide). Equal neighbours are duplicates. */
 #include "model/gguf_file.h"
+#include "model/gguf_split.h"
 
 #include "base/carve.h"
 #include "formats/block.h"
@@ -28,8 +29,10 @@ struct gguf {
     uint64_t n_tensors; /* of all files */
     struct gguf_entry *keys;
     struct gguf_tensor *tensors;
-    uint32_t *key_order;    /* by name */
-    uint32_t *tensor_order; /* by name */
+    uint32_t *key_order;       /* by name */
+    uint32_t *tensor_order;    /* by name */
+    struct gguf_split *splits; /* gguf_split_heads: two for each attn_kv_b of a file without attn_k_b */
+    uint64_t n_splits;
 };
 
 typedef int (*order_of)(const void *items, uint32_t a, uint32_t b);
@@ -326,6 +329,44 @@ static stator_status make_index(struct gguf *g, stator_error *e) {
     return st;
 }
 
+/* Room for what gguf_split_heads may make. */
+static stator_status make_splits(struct gguf *g, stator_error *e) {
+    struct gguf_text rest;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        n += gguf_text_ends(g->tensors[i].name, ".attn_kv_b.weight", &rest);
+        if (gguf_text_ends(g->tensors[i].name, ".attn_k_b.weight", &rest))
+            return STATOR_OK;
+    }
+    if (n == 0)
+        return STATOR_OK;
+    void *memory = NULL;
+    stator_status st = pages_map(2 * n * sizeof *g->splits, "model directory", &memory, e);
+    if (st == STATOR_OK) {
+        g->splits = memory;
+        g->n_splits = 2 * n;
+    }
+    return st;
+}
+
+bool gguf_split_heads(const struct gguf *g, const struct gguf_tensor *t, uint32_t k, uint32_t v,
+                      const struct gguf_tensor *pair[2]) {
+    uint64_t i = 0;
+    while (i < g->n_splits && g->splits[i].of != NULL && g->splits[i].of != t)
+        i += 2;
+    if (i == g->n_splits || t->ne[0] > GGUF_SPLIT_COLUMNS)
+        return false;
+    gguf_split_make(&g->splits[i], t, k, v);
+    pair[0] = &g->splits[i].t;
+    pair[1] = &g->splits[i + 1].t;
+    return true;
+}
+
+static const struct gguf_split *split_of(const struct gguf *g, const struct gguf_tensor *t) {
+    const uintptr_t at = (uintptr_t)t, begin = (uintptr_t)g->splits; /* of which t is the first member */
+    return at >= begin && at - begin < g->n_splits * sizeof *g->splits ? (const struct gguf_split *)at : NULL;
+}
+
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e) {
     struct gguf_file first;
     struct gguf *g = NULL;
@@ -344,6 +385,8 @@ stator_status gguf_open(const char *path, struct gguf **out, stator_error *e) {
         st = open_shard(g, i, e);
     if (st == STATOR_OK)
         st = make_index(g, e);
+    if (st == STATOR_OK)
+        st = make_splits(g, e);
     if (st != STATOR_OK) {
         gguf_close(g);
         return st;
@@ -357,12 +400,14 @@ void gguf_close(struct gguf *g) {
         return;
     for (uint32_t i = 0; i < g->n_files; i++)
         gguf_file_close(&g->files[i]);
+    pages_unmap(g->splits, g->n_splits * sizeof *g->splits);
     pages_unmap(g->index, g->index_bytes);
     pages_unmap(g, g->bytes);
 }
 
 uint64_t gguf_host_bytes(const struct gguf *g) {
-    uint64_t bytes = pages_rounded(g->bytes) + pages_rounded(g->index_bytes);
+    uint64_t bytes = pages_rounded(g->bytes) + pages_rounded(g->index_bytes) +
+                     pages_rounded(g->n_splits * sizeof *g->splits);
     for (uint32_t i = 0; i < g->n_files; i++)
         bytes += pages_rounded(g->files[i].mapped);
     return bytes;
@@ -377,6 +422,9 @@ stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint6
                         void *out, stator_error *e) {
     const struct gguf_file *f = &g->files[t->shard];
     CHECK(t->shard < g->n_files && from <= t->bytes && n <= t->bytes - from);
+    const struct gguf_split *split = split_of(g, t);
+    if (split != NULL)
+        return gguf_split_load(g, split, from, n, out, e);
     stator_status st = gguf_file_read(f, t->offset + from, n, out, e);
     if (st != STATOR_OK) {
         char shown[GGUF_SHOWN];
@@ -388,7 +436,8 @@ stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint6
 
 void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n) {
     CHECK(t->shard < g->n_files);
-    posix_fadvise(g->files[t->shard].fd, (off_t)(t->offset + from), (off_t)n, POSIX_FADV_DONTNEED);
+    if (split_of(g, t) == NULL) /* other parts of a matrix that is split are read again */
+        posix_fadvise(g->files[t->shard].fd, (off_t)(t->offset + from), (off_t)n, POSIX_FADV_DONTNEED);
 }
 
 stator_status gguf_unchanged(const struct gguf *g, stator_error *e) {

@@ -74,6 +74,13 @@ void gguf_close(struct gguf *g); /* NULL is allowed */
 /* Bytes of memory that header, directory and the index over them take. */
 uint64_t gguf_host_bytes(const struct gguf *g);
 const char *gguf_path(const struct gguf *g, uint32_t shard);
+/* Of a matrix "blk.N.attn_kv_b.weight" whose rows are, head after head, k rows of K and v of V, of a file
+ * that has no "attn_k_b": two tensors that gguf_load reads as if they were in the file. pair[0]: the rows of
+ * K, turned, as floats [k, columns, heads] with the same values; pair[1]: those of V as they are, [columns,
+ * v, heads]. False: the file is another, or columns are too many. The same matrix always gives the same two.
+ * Call it where nobody else reads the file yet. */
+bool gguf_split_heads(const struct gguf *g, const struct gguf_tensor *t, uint32_t k, uint32_t v,
+                      const struct gguf_tensor *pair[2]);
 /* Bytes [from, from + n) of a tensor's data; any thread. STATOR_BAD_MODEL with the file's and the tensor's
  * name when the file has become shorter. */
 stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n,

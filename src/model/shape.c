@@ -532,6 +532,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return (uint64_t)s->mla.kv_rank + s->n_rot;
     case SHAPE_MLA_NOPE:
         return s->mla.nope;
+    case SHAPE_MLA_KV_B:
+        return (uint64_t)s->n_heads * (s->mla.nope + s->mla.dim_v);
     case SHAPE_MLA_V:
         return s->mla.dim_v;
     case SHAPE_MLA_HEADS_V:
@@ -722,6 +724,8 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
     char prefix[32];
     for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK; i++)
         st = place_tensor(g, tensors, gguf_tensor(g, i), s, e);
+    if (st == STATOR_OK && tensors->derive != NULL)
+        tensors->derive(g, s);
     if (st == STATOR_OK)
         st = check_vocab(g, s, e);
     if (st == STATOR_OK)

@@ -53,6 +53,7 @@ enum shape_extent {
     SHAPE_MLA_KV_RANK,
     SHAPE_MLA_ROW,  /* kv_rank, then what RoPE rotates */
     SHAPE_MLA_NOPE, /* of a head of q: what it does not */
+    SHAPE_MLA_KV_B, /* all heads: that many rows of K, then those of V */
     SHAPE_MLA_V,    /* of a head */
     SHAPE_MLA_HEADS_V
 };
@@ -84,11 +85,15 @@ struct shape_place {
     enum shape_layers layers;
 };
 
+struct shape;
+
 struct shape_tensors {
     const struct shape_place *layer, *global;
     size_t n_layer, n_global;
     const struct shape_place *nextn; /* what an MTP head has besides an attention layer's; or NULL */
     size_t n_nextn;
+    /* Gives layers the tensors that other tensors of the file hold; or NULL. */
+    void (*derive)(const struct gguf *g, struct shape *s);
     const char *const *redundant; /* names that may be there and are not read ("blk.N." for those of layers);
                                      NULL at the end; or NULL */
 };

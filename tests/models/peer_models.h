@@ -76,6 +76,8 @@ struct peer_model {
     const char *parts; /* of layers that are one part each: M Mamba-2, * attention, F feed-forward without
                           gates; of an MTP head X, attention and feed-forward; or NULL */
     uint32_t latent;   /* width that experts work on; 0: embd */
+    uint32_t
+        older; /* attn_kv_b is in one piece, and the numbers of heads are those before they are absorbed */
     uint32_t kv_rank, q_rank, nope, dim_v; /* of latent attention; kv_rank 0: attention is another */
     uint32_t pooling;                      /* pooling_type: the model makes embeddings; 0: it makes logits */
     uint32_t dense; /* values between the matrices behind the layers; 0: there are none */
@@ -475,6 +477,26 @@ static const struct peer_model peer_models[] = {
      .keys = {{"expert_gating_func", 1}, {"expert_shared_count", 2}}},
     {"deepseek2-dense", "deepseek2", 2, 96, 160, 66, 1, 62, 200, .rot = 14, .flags = PEER_UNTIED,
      .kv_rank = 48, .nope = 18, .dim_v = 8},
+    {"deepseek2-older",
+     "deepseek2",
+     3,
+     96,
+     160,
+     5,
+     5,
+     48,
+     200,
+     .rot = 16,
+     .older = 1,
+     .experts = 4,
+     .used = 2,
+     .expert_ff = 96,
+     .shared_ff = 96,
+     .leading = 1,
+     .kv_rank = 64,
+     .nope = 32,
+     .dim_v = 32,
+     .keys = {{"expert_gating_func", 1}, {"expert_shared_count", 1}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -677,8 +699,12 @@ static inline void peer_mla(struct peer_writer *p) {
                   q, 1, 2);
     peer_matrices(p, "attn_kv_a_mqa.weight", m->embd, (uint64_t)m->kv_rank + m->rot, 1, 2);
     peer_vector(p, "attn_kv_a_norm.weight", m->kv_rank, 1);
-    peer_matrices(p, "attn_k_b.weight", m->nope, m->kv_rank, m->heads, 1);
-    peer_matrices(p, "attn_v_b.weight", m->kv_rank, m->dim_v, m->heads, 1);
+    if (m->older) {
+        peer_matrix(p, "attn_kv_b.weight", m->kv_rank, (uint64_t)m->heads * (m->nope + m->dim_v));
+    } else {
+        peer_matrices(p, "attn_k_b.weight", m->nope, m->kv_rank, m->heads, 1);
+        peer_matrices(p, "attn_v_b.weight", m->kv_rank, m->dim_v, m->heads, 1);
+    }
     peer_matrix(p, "attn_output.weight", (uint64_t)m->heads * m->dim_v, m->embd);
 }
 
@@ -946,7 +972,9 @@ static inline void peer_keys(struct peer_writer *p) {
                   {"context_length", 1024},
                   {"attention.head_count", m->heads},
                   {"attention.key_length", dim},
-                  {"attention.value_length", m->kv_rank > 0 ? m->kv_rank : dim},
+                  {"attention.value_length", m->older         ? m->dim_v
+                                             : m->kv_rank > 0 ? m->kv_rank
+                                                              : dim},
                   {"vocab_size", m->vocab},
                   {"rope.dimension_count", m->rot != 0 && m->wide_dim == 0 ? m->rot : dim}},
       sometimes[] = {{"nextn_predict_layers", peer_nextn(m)},
@@ -958,8 +986,8 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"moe_latent_size", m->latent},
                      {"attention.kv_lora_rank", m->kv_rank},
                      {"attention.q_lora_rank", m->q_rank},
-                     {"attention.key_length_mla", m->kv_rank > 0 ? m->nope + m->rot : 0},
-                     {"attention.value_length_mla", m->dim_v},
+                     {"attention.key_length_mla", m->kv_rank > 0 && !m->older ? m->nope + m->rot : 0},
+                     {"attention.value_length_mla", m->older ? 0 : m->dim_v},
                      {"shortconv.l_cache", m->flags & PEER_SHORT_CONV ? m->taps : 0},
                      {"ssm.conv_kernel", m->flags & PEER_SHORT_CONV ? 0 : m->taps},
                      {"ssm.state_size", m->state},

@@ -150,7 +150,9 @@ void parts_ssd(struct parts *p, uint32_t layer, uint32_t normed);
 /* Latent attention (shape.mla) with the tensors of PARTS_MLA: p->x += the product of its heads, in the
  * absorbed form: q of a head times its attn_k_b meets the cache's rows, and what attention makes of them its
  * attn_v_b. */
-enum { PARTS_Q_A, PARTS_Q_A_NORM, PARTS_Q_B, PARTS_KV_A, PARTS_KV_A_NORM, PARTS_K_B, PARTS_V_B };
+enum { PARTS_Q_A, PARTS_Q_A_NORM, PARTS_Q_B, PARTS_KV_A, PARTS_KV_A_NORM, PARTS_K_B, PARTS_V_B, PARTS_KV_B };
+/* Of files of older converters, which have attn_kv_b in place of attn_k_b and attn_v_b. */
+void parts_split_kv_b(const struct gguf *g, struct shape *s);
 uint32_t parts_mla_forms(const struct shape_layer *l);
 void parts_mla(struct parts *p, uint32_t layer, uint32_t normed);
 
@@ -346,6 +348,8 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         {SHAPE_LAYER(own[PARTS_KV_A]), .name = "attn_kv_a_mqa.weight", .cols = SHAPE_EMBD,                   \
          .rows = SHAPE_MLA_ROW},                                                                             \
         {SHAPE_LAYER(own[PARTS_KV_A_NORM]), .name = "attn_kv_a_norm.weight", .cols = SHAPE_MLA_KV_RANK},     \
+        {SHAPE_LAYER(own[PARTS_KV_B]), .name = "attn_kv_b.weight", .cols = SHAPE_MLA_KV_RANK,                \
+         .rows = SHAPE_MLA_KV_B, .optional = true},                                                          \
         {SHAPE_LAYER(own[PARTS_K_B]), .name = "attn_k_b.weight", .cols = SHAPE_MLA_NOPE,                     \
          .rows = SHAPE_MLA_KV_RANK, .matrices = SHAPE_HEADS},                                                \
         {SHAPE_LAYER(own[PARTS_V_B]), .name = "attn_v_b.weight", .cols = SHAPE_MLA_KV_RANK,                  \

@@ -1,7 +1,27 @@
 /* Latent attention in its absorbed form. */
 #include "arch/parts/parts.h"
 
+#include "formats/block.h"
+
 enum { MOST_TOGETHER = 64 }; /* KERNELS_MAX_GROUP */
+
+/* A matrix of another shape or type stays where it is: its row of the table refuses it. Beside attn_k_b it
+ * says nothing new. */
+void parts_split_kv_b(const struct gguf *g, struct shape *s) {
+    const uint64_t rows = (uint64_t)s->n_heads * (s->mla.nope + s->mla.dim_v);
+    for (uint32_t i = 0; i < s->n_layers + s->n_nextn; i++) {
+        const struct gguf_tensor **own = s->layers[i].own, *t = own[PARTS_KV_B], *pair[2];
+        if (own[PARTS_K_B] != NULL)
+            own[PARTS_KV_B] = NULL;
+        if (t == NULL || own[PARTS_K_B] != NULL || own[PARTS_V_B] != NULL || t->n_dims != 2 ||
+            t->ne[0] != s->mla.kv_rank || t->ne[1] != rows || !block_info(t->type)->computable)
+            continue;
+        if (gguf_split_heads(g, t, s->mla.nope, s->mla.dim_v, pair)) {
+            own[PARTS_K_B] = pair[0];
+            own[PARTS_V_B] = pair[1];
+        }
+    }
+}
 
 uint32_t parts_mla_forms(const struct shape_layer *l) {
     return parts_forms(l->q != NULL ? l->q : l->own[PARTS_Q_A], l->own[PARTS_KV_A], NULL);

@@ -608,9 +608,7 @@ static const struct change changes[] = {
          "tensor 'blk.3.ffn_latent_up.weight' is missing: by nemotron_h_moe.attention.head_count_kv, 0"},
     /* latent attention, groups of experts */
     {"deepseek2-odd", "attention.key_length_mla", LEFT_OUT,
-     .refusal =
-         "key 'deepseek2.attention.key_length_mla' is missing: the file is of an older converter, which left "
-         "attn_kv_b in one piece"},
+     .refusal = "key 'deepseek2.attention.key_length_mla' is missing"},
     {"deepseek2-odd", "attention.key_length_mla", NUMBER, 32,
      .refusal = "key 'deepseek2.attention.key_length_mla' is 32, expected 33 to"},
     {"deepseek2-odd", "attention.kv_lora_rank", NUMBER, 100,
@@ -631,6 +629,16 @@ static const struct change changes[] = {
     {"deepseek2-odd", "blk.1.attn_k_b.weight", LEFT_OUT,
      .refusal = "tensor 'blk.1.attn_k_b.weight' is missing"},
     {"deepseek2-odd", "blk.1.attn_kv_b.weight", SHAPE, .ne = {96, 480}, .refusal = NULL},
+    {"deepseek2-older", "attention.key_length", NUMBER, 16,
+     .refusal = "key 'deepseek2.attention.key_length' is 16, expected 17 to"},
+    {"deepseek2-older", "attention.value_length", LEFT_OUT,
+     .refusal = "key 'deepseek2.attention.value_length' is missing"},
+    {"deepseek2-older", "blk.1.attn_kv_b.weight", SHAPE, .ne = {64, 319},
+     .refusal = "tensor 'blk.1.attn_kv_b.weight' has shape [64, 319, 1, 1], but the metadata says [64, 320"},
+    {"deepseek2-older", "blk.1.attn_kv_b.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.attn_k_b.weight' is missing"},
+    {"deepseek2-older", "blk.1.attn_kv_b.scale", SHAPE, .ne = {1},
+     .refusal = "tensor 'blk.1.attn_kv_b.scale' is not known for the architecture deepseek2"},
     {"deepseek2-odd", "expert_group_count", NUMBER, 3,
      .refusal = "key 'deepseek2.expert_group_count' is 3, expected a divisor of the 10 experts, at most 64"},
     {"deepseek2-odd", "expert_group_used_count", NUMBER, 6,

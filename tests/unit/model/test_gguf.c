@@ -3,7 +3,9 @@
  */
 #include "testing.h"
 
+#include "base/arith.h"
 #include "base/clock.h"
+#include "formats/block.h"
 #include "os/pages.h"
 #include "model/gguf.h"
 #include "tiny_model.h"
@@ -583,6 +585,60 @@ static void alignments(void **state) {
     }
 }
 
+/* Bytes [from, from + n) of a derived tensor, whose whole is `want`. */
+static void part_is(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n,
+                    const uint8_t *want) {
+    uint8_t got[8192];
+    assert_true(n <= sizeof got);
+    assert_int_equal(gguf_load(g, t, from, n, got, NULL), STATOR_OK);
+    assert_memory_equal(got, want + from, n);
+}
+
+/* attn_kv_b as its two halves: K turned and in floats, V as it is; any bytes of them. */
+static void split_heads(void **state) {
+    (void)state;
+    enum { COLUMNS = 64, HEADS = 3, K = 10, V = 5, ROWS = HEADS * (K + V), ROW = COLUMNS / 32 * 34 };
+    static uint8_t data[ROWS * ROW], values[HEADS * V * ROW];
+    static float keys[HEADS][COLUMNS][K], row[COLUMNS];
+    for (uint32_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (uint32_t i = 0; i < sizeof data; i += 34)
+        block_put_scales(BLOCK_Q8_0, data + i, 0.01f * (float)(i % 7 + 1), 0);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        memcpy(values + h * V * ROW, data + (h * (K + V) + K) * ROW, V * ROW);
+        for (uint32_t j = 0; j < K; j++) {
+            block_decode_row(BLOCK_Q8_0, data + (h * (K + V) + j) * ROW, row, COLUMNS);
+            for (uint32_t c = 0; c < COLUMNS; c++)
+                keys[h][c][j] = row[c];
+        }
+    }
+    const struct gguf_tensor *pair[2], *again[2];
+    struct gguf_writer w = gguf_writer_new();
+    gguf_writer_tensor(&w, "blk.7.attn_kv_b.weight", BLOCK_Q8_0, 2, (uint64_t[]){COLUMNS, ROWS}, data);
+    struct gguf *g = opened(&w);
+    assert_true(gguf_split_heads(g, gguf_tensor(g, 0), K, V, pair));
+    assert_true(gguf_split_heads(g, gguf_tensor(g, 0), K, V, again));
+    assert_true(pair[0] == again[0] && pair[1] == again[1]);
+    assert_true(gguf_text_is(pair[0]->name, "blk.7.attn_k_b.weight") && pair[0]->type == BLOCK_F32);
+    assert_true(pair[0]->ne[0] == K && pair[0]->ne[1] == COLUMNS && pair[0]->ne[2] == HEADS);
+    assert_true(gguf_text_is(pair[1]->name, "blk.7.attn_v_b.weight") && pair[1]->type == BLOCK_Q8_0);
+    assert_true(pair[1]->ne[0] == COLUMNS && pair[1]->ne[1] == V && pair[1]->ne[2] == HEADS);
+    assert_true(pair[0]->bytes == sizeof keys && pair[1]->bytes == sizeof values);
+    part_is(g, pair[0], 0, sizeof keys, (const uint8_t *)keys);
+    part_is(g, pair[1], 0, sizeof values, values);
+    for (uint64_t from = 0; from < sizeof keys; from += 37)
+        part_is(g, pair[0], from, ARITH_MIN(sizeof keys - from, from % 419), (const uint8_t *)keys);
+    for (uint64_t from = 0; from < sizeof values; from += 29)
+        part_is(g, pair[1], from, ARITH_MIN(sizeof values - from, from % 831), values);
+    gguf_uncache(g, pair[0], 0, pair[0]->bytes);
+    gguf_close(g);
+    gguf_writer_tensor(&w, "blk.6.attn_k_b.weight", BLOCK_F32, 1, (uint64_t[]){1}, NULL);
+    g = opened(&w);
+    assert_false(gguf_split_heads(g, gguf_find_tensor(g, "blk.7.attn_kv_b.weight"), K, V, pair));
+    gguf_close(g);
+    gguf_writer_free(&w);
+}
+
 /* Hostile counts that are really there: sorting, not comparing each with each. */
 static void many_names(void **state) {
     (void)state;
@@ -805,6 +861,7 @@ int main(void) {
         cmocka_unit_test(duplicates),
         cmocka_unit_test(bad_tensors),
         cmocka_unit_test(alignments),
+        cmocka_unit_test(split_heads),
         cmocka_unit_test(many_names),
         cmocka_unit_test(split_models),
         cmocka_unit_test(paths_that_are_no_files),
