@@ -587,12 +587,13 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
 
 struct heads_shape {
     uint32_t heads; /* of a unit */
+    uint32_t parts; /* units of a head, if a unit has one head or less */
     uint32_t n_heads[GRAPH_OP_WEIGHTS];
     uint32_t dim[GRAPH_OP_WEIGHTS];
 };
 
 static uint32_t units_of(const struct heads_shape *s, uint32_t i) {
-    return (uint32_t)arith_ceil_div(s->n_heads[i], s->heads);
+    return (uint32_t)arith_ceil_div(s->n_heads[i], s->heads) * s->parts;
 }
 
 static bool heads_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t *first, uint32_t *end) {
@@ -604,8 +605,9 @@ static bool heads_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t 
     }
     if (unit >= units_of(s, i))
         return false;
-    *first = unit * s->heads * s->dim[i] / PANEL_ROWS;
-    *end = ARITH_MIN((unit + 1) * s->heads, s->n_heads[i]) * s->dim[i] / PANEL_ROWS;
+    const uint32_t wide = s->dim[i] / s->parts;
+    *first = unit * s->heads * wide / PANEL_ROWS;
+    *end = ARITH_MIN((unit + 1) * s->heads, s->n_heads[i] * s->parts) * wide / PANEL_ROWS;
     return true;
 }
 
@@ -620,7 +622,8 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     const uint32_t of_k = o->weight[q_only ? 0 : 1], of_v = o->weight[q_only ? 0 : 2];
     struct scheme w = choose_scheme(b, o, true);
     struct heads_shape s = {.n_heads = {of->heads, of->kv_heads, of->kv_heads},
-                            .dim = {of->dim_k, of->dim_k, of->dim_v}};
+                            .dim = {of->dim_k, of->dim_k, of->dim_v},
+                            .parts = 1};
     uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);
     const uint32_t together = w.family == DPAS16 ? 128 / widest : 256 / widest;
     s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(together, of->kv_heads), 1u) : 1;
@@ -628,6 +631,15 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
     choose_tokens(b, o, &w, panels, units);
     choose_group(b, o, &w, panels);
+    /* Of one token a group that has not all of a head at once halves it, where a half needs nothing of the
+     * other. */
+    if (w.family <= WIDE1 && w.group < 16 * w.split * panels && !normed && !of->norm_v && !of->neox &&
+        of->dim_k % 64 == 0 && of->dim_v % 64 == 0) {
+        s.parts = 2;
+        panels /= 2;
+        units *= 2;
+        choose_group(b, o, &w, panels);
+    }
     CHECK(panels > 0 && w.tokens > 0 && w.group > 0 && w.group % 16 == 0);
     /* Where q has angles of its own, no launch has both q and k. */
     const uint32_t of_q = of->angles_q != GRAPH_NONE ? units_of(&s, 0) : 0;
@@ -661,7 +673,8 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .factor0 = launch_plain_weight(b, o->factor[0]),
             .factor1 = launch_plain_weight(b, o->factor[1]),
             .factor2 = launch_plain_weight(b, o->factor[2]),
-            .normed = (normed ? OPENCL_NORMED_QK : 0u) | (of->norm_v ? OPENCL_NORMED_V : 0u),
+            .normed = (normed ? OPENCL_NORMED_QK : 0u) | (of->norm_v ? OPENCL_NORMED_V : 0u) |
+                      (s.parts == 2 ? OPENCL_HALVES : 0u),
             .q_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[0] : GRAPH_NONE),
             .k_norm = launch_plain_weight(b, normed && !q_only ? b->g->ops[rope].weight[1] : GRAPH_NONE),
             .inv_head = of->norm.inv_width,

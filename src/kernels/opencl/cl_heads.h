@@ -65,13 +65,14 @@ static inline void cl_rotate_heads(local float *x, uint heads, uint dim, uint n_
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Heads first .. first + heads of q, k or v, of tokens t0 .. t0 + nt. biased: bits of weight 0. */
-static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint first, uint heads,
+/* Heads of q, k or v, of tokens t0 .. t0 + nt; of a part only if heads are not normed and pairs lie side by
+ * side. biased: bits of weight 0. */
+static inline void cl_finish_heads(const struct cl_heads *h, uint which, struct cl_part p,
                                    global const float *bias, uint biased, global const float *factor,
                                    local float *tile, uint R, uint t0, uint nt, local float *lane) {
     uint me = get_local_id(0), items = get_local_size(0);
-    uint dim = which == CL_V ? h->head_v : h->head_k;
-    uint rows = heads * dim;
+    uint rows = p.heads * p.wide, begin = p.first * p.dim + p.from;
+    uint n_rot = h->n_rot - min(h->n_rot, p.from);
     global const float *angles =
         (global const float *)(h->step + CL_STEP(h->step)->at_rope) + h->rotation / 2;
     uint angles_stride = CL_STEP(h->step)->rope_stride;
@@ -80,23 +81,24 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
         if (biased & (OPENCL_BIAS(0) | OPENCL_FACTOR(0))) {
             for (uint i = me; i < rows; i += items) {
                 float sum = cl_scaled(biased, 0, factor, x[i]);
-                x[i] = biased & OPENCL_BIAS(0) ? sum + bias[first * dim + i] : sum;
+                x[i] = biased & OPENCL_BIAS(0) ? sum + bias[begin + i] : sum;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         if (h->normed & (which == CL_V ? OPENCL_NORMED_V : OPENCL_NORMED_QK))
-            cl_norm_heads(x, heads, dim,
+            cl_norm_heads(x, p.heads, p.dim,
                           which == CL_V   ? 0
                           : which == CL_Q ? h->q_norm
                                           : h->k_norm,
                           h->inv_head, h->eps, lane);
         if (which != CL_V)
-            cl_rotate_heads(x, heads, dim, h->n_rot, h->rotation, angles + (t0 + t) * angles_stride);
+            cl_rotate_heads(x, p.heads, p.wide, min(n_rot, p.wide), h->rotation,
+                            angles + (t0 + t) * angles_stride + p.from);
         if (which == CL_Q) {
             for (uint i = me; i < rows; i += items)
-                h->q[(t0 + t) * h->width + first * dim + i] = x[i];
+                h->q[(t0 + t) * h->width + begin + i] = x[i];
         } else {
-            cl_store(&h->cache, h->step, t0 + t, which == CL_K, first, heads, dim, x);
+            cl_store(&h->cache, h->step, t0 + t, which == CL_K, p, x);
         }
     }
 }

@@ -117,9 +117,20 @@ static inline void cl_put(global uchar *at, uint type, uint i, float x) {
         ((global half *)at)[i] = (half)x;
 }
 
-/* Group: heads first .. first + heads of one token, x[head][dim], to their places. */
-static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token, bool is_k, uint first,
-                            uint heads, uint dim, local const float *x) {
+/* Heads first .. first + heads of `dim` values, or of one head a part: values from .. from + wide. */
+struct cl_part {
+    uint first, heads, dim;
+    uint from, wide;
+};
+
+static inline struct cl_part cl_all_of(uint first, uint heads, uint dim) {
+    struct cl_part p = {first, heads, dim, 0, dim};
+    return p;
+}
+
+/* Group: heads of one token, x[head][p.wide], to their places. */
+static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token, bool is_k, struct cl_part p,
+                            local const float *x) {
     global const struct step_chunk *chunk = cl_chunk_of(step, false, token);
     uint position = chunk->position + (token - chunk->first);
     uint cache = OPENCL_CACHE_NUMBER(c->what);
@@ -129,15 +140,16 @@ static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token,
     uint type = is_k ? OPENCL_CACHE_K(c->what) : OPENCL_CACHE_V(c->what);
     uint begin = block * c->block_stride + (is_k ? 0 : c->k_bytes);
     if (kv_layout_quantised(type)) {
-        for (uint i = get_local_id(0); i < heads * (dim / 32); i += get_local_size(0))
-            cl_put_group(cl_unit_at(c, first + i / (dim / 32)) + begin, type, is_k, dim, i % (dim / 32), slot,
-                         x + 32 * i);
+        uint groups = p.wide / 32;
+        for (uint i = get_local_id(0); i < p.heads * groups; i += get_local_size(0))
+            cl_put_group(cl_unit_at(c, p.first + i / groups) + begin, type, is_k, p.dim,
+                         p.from / 32 + i % groups, slot, x + 32 * i);
         return;
     }
-    for (uint i = get_local_id(0); i < heads * dim; i += get_local_size(0)) {
-        uint d = i % dim;
-        cl_put(cl_unit_at(c, first + i / dim) + begin, type,
-               is_k ? kv_layout_plain_k(d, slot) : kv_layout_plain_v(dim, d, slot), x[i]);
+    for (uint i = get_local_id(0); i < p.heads * p.wide; i += get_local_size(0)) {
+        uint d = p.from + i % p.wide;
+        cl_put(cl_unit_at(c, p.first + i / p.wide) + begin, type,
+               is_k ? kv_layout_plain_k(d, slot) : kv_layout_plain_v(p.dim, d, slot), x[i]);
     }
 }
 

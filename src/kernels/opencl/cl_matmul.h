@@ -144,8 +144,9 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     }
 }
 
-/* Units are of `heads` heads: those of q come first, then k's, then v's. normed: OPENCL_NORMED_QK,
- * OPENCL_NORMED_V. Work also holds 128 floats for each of CL_HEADS_AT_ONCE heads. */
+/* Units are of `heads` heads: those of q come first, then k's, then v's; of one token perhaps halves of
+ * heads. normed: OPENCL_NORMED_QK, OPENCL_NORMED_V, OPENCL_HALVES. Work also holds 128 floats for each of
+ * CL_HEADS_AT_ONCE heads. */
 CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_heads h = {step,   q,      width,  head_k,   head_v, n_rot,       rotation,
@@ -155,23 +156,30 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
     uint tiles = cl_ceil_div(tokens, CL_AT_ONCE);
     for (uint item = get_group_id(0); item < units * (CL_DEALT ? tiles : 1); item += get_num_groups(0)) {
         uint i = first_unit + (CL_DEALT ? item / tiles : item);
+#if CL_TOKENS == 1 && !CL_TILES
+        uint parts = normed & OPENCL_HALVES ? 2 : 1, part = i % parts;
+        i /= parts;
+#else
+        const uint parts = 1, part = 0;
+#endif
         uint which = i < q_units ? CL_Q : i < q_units + kv_units ? CL_K : CL_V;
         uint head = (which == CL_Q ? i : i - q_units - (which == CL_V ? kv_units : 0)) * heads;
         uint all = which == CL_Q ? n_heads : n_kv_heads;
-        uint dim = which == CL_V ? head_v : head_k;
+        uint dim = which == CL_V ? head_v : head_k, wide = dim / parts;
+        struct cl_part p = {head, min(heads, all - head), dim, part * wide, wide};
         struct cl_weight wq = CL_WEIGHT(w0), wk = CL_WEIGHT(w1), wv = CL_WEIGHT(w2);
         struct cl_unit u;
         u.w0 = which == CL_Q ? wq : which == CL_K ? wk : wv;
         u.w1 = u.w0;
-        u.panel = head * dim / 16;
+        u.panel = (head * dim + p.from) / 16;
         u.panels = all * dim / 16;
-        u.half_of = u.all = heads * dim / 16;
+        u.half_of = u.all = heads * wide / 16;
         for (uint tile_at = CL_DEALT ? item % tiles : 0; tile_at < tiles; tile_at += CL_DEALT ? tiles : 1) {
             uint t0 = tile_at * CL_AT_ONCE, nt = min(tokens - t0, (uint)CL_AT_ONCE);
-            uint R = heads * dim;
+            uint R = heads * wide;
             cl_sums(&src, &u, split, t0, nt, tile, R, work);
             barrier(CLK_LOCAL_MEM_FENCE);
-            cl_finish_heads(&h, which, head, min(heads, all - head),
+            cl_finish_heads(&h, which, p,
                             which == CL_Q   ? bias0
                             : which == CL_K ? bias1
                                             : bias2,

@@ -37,7 +37,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void latent_store(CL_ARGUM
         cl_rotate_heads(tile + latent, 1, n_rot, n_rot, rotation, all + rotation / 2);
         for (uint i = me; i < head_k; i += items)
             key[i] = tile[i];
-        cl_store(&cache, step, t, true, 0, 1, head_k, tile);
+        cl_store(&cache, step, t, true, cl_all_of(0, 1, head_k), tile);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -309,7 +309,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
                 for (uint i = me; i < here * dim; i += items)
                     row[first * dim + i] = tile[i];
             } else {
-                cl_store(&cache, step, t, which == CL_K, first, here, dim, tile);
+                cl_store(&cache, step, t, which == CL_K, cl_all_of(first, here, dim), tile);
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -86,9 +86,11 @@
 #define OPENCL_BIAS(i)   (1u << (i))
 #define OPENCL_FACTOR(i) (16u << (i))
 
-/* Bits of the argument `normed`: heads of q and k, with weights; heads of v, without. */
+/* Bits of the argument `normed`: heads of q and k, with weights; heads of v, without; and that units are
+ * halves of heads. */
 #define OPENCL_NORMED_QK 1
 #define OPENCL_NORMED_V  2
+#define OPENCL_HALVES    4
 
 /* What the kernel `gate` does with heads and gates: sigmoid(gates) * heads; silu(gates) * normed heads;
  * gelu(heads) * gates; silu(gates) * heads, normed with weights for each head; the square of heads above 0.

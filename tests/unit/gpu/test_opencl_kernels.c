@@ -24,6 +24,7 @@ static uint32_t pick(uint64_t *seed, const uint32_t *from, uint32_t n) {
 }
 
 static bool with_factors;
+static bool with_halves; /* heads that may be cut in two: not normed, pairs side by side */
 
 /* A random shape whose widths are multiples of what the types need. */
 static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7], uint32_t batch) {
@@ -61,6 +62,8 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.blocks = (uint32_t)arith_ceil_div(batch, KERNELS_KV_BLOCK) + (testing_below(seed, 3) == 0 ? 18 : 2);
     w.cells = testing_below(seed, 3) == 0 ? (uint32_t)testing_below(seed, 40) : UINT32_MAX;
     w.factors = testing_below(seed, 4) == 0 || with_factors;
+    if (with_halves)
+        w.norms = w.neox = false;
     w.sinks = testing_below(seed, 2);
     uint32_t spare = (w.blocks - 1) * KERNELS_KV_BLOCK - batch + 2; /* the widest window of a ring of these */
     w.window = testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, spare) : 0;
@@ -525,6 +528,25 @@ static void factors(void **state) {
     with_factors = false;
 }
 
+/* Of one token, where a group has not room for all of a head: halves, and floats where registers are wide. */
+static void halves(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    static const uint32_t of[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16, BLOCK_Q8_0, BLOCK_Q4_K};
+    uint64_t seed = testing_seed("halves");
+    struct launch_traits traits = plain_traits;
+    traits.max_group = 256;
+    with_halves = true;
+    for (uint32_t i = 0; i < 20; i++) {
+        const uint32_t t = of[i % 5], head = i % 2 ? 256 : 512;
+        const uint32_t type[7] = {t, t, t, t, t, t, t};
+        traits.sub_group_sizes = i % 3 ? 1u << 4 : plain_traits.sub_group_sizes;
+        check(&seed, &traits, type, 1, 1, head, i % 4 == 3 ? 512 : head);
+    }
+    with_halves = false;
+}
+
 /* Every type of K and V, and every type of a matrix per head, for one token and for more, in sub-groups of 8
  * and of 16. */
 static void latent(void **state) {
@@ -724,21 +746,14 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),
-        cmocka_unit_test(launches_per_layer),
-        cmocka_unit_test(latent),
-        cmocka_unit_test(both_sides),
-        cmocka_unit_test(decode_one),
-        cmocka_unit_test(decode_few),
-        cmocka_unit_test(prefill),
-        cmocka_unit_test(experts),
-        cmocka_unit_test(factors),
-        cmocka_unit_test(matrix_engine),
-        cmocka_unit_test(wide_heads),
-        cmocka_unit_test(deep_contexts),
-        cmocka_unit_test(tiles),
-        cmocka_unit_test(tiles_q8),
-        cmocka_unit_test(context_and_groups),
+        cmocka_unit_test(buckets),       cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(latent),        cmocka_unit_test(both_sides),
+        cmocka_unit_test(decode_one),    cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),       cmocka_unit_test(experts),
+        cmocka_unit_test(factors),       cmocka_unit_test(halves),
+        cmocka_unit_test(matrix_engine), cmocka_unit_test(wide_heads),
+        cmocka_unit_test(deep_contexts), cmocka_unit_test(tiles),
+        cmocka_unit_test(tiles_q8),      cmocka_unit_test(context_and_groups),
     };
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, set_up, NULL);
