@@ -132,6 +132,48 @@ static int wrong(const struct side *s, uint32_t me, uint32_t step) {
     return 0;
 }
 
+/* A list asks the host and waits for its answer, as level_zero/lz_helped.c records it: the host copies what
+ * the device has counted, and the device's next copy must see that. */
+static int ask_host(struct side *s, ze_kernel_handle_t kernel, uint32_t steps) {
+    ze_event_pool_handle_t pool = NULL;
+    ze_event_pool_desc_t pool_desc = {
+        .stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, .flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE, .count = 2};
+    ze_event_handle_t asked = NULL, answered = NULL;
+    ze_event_desc_t one = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC, .index = 0}, two = one;
+    ze_group_count_t group = {1, 1, 1};
+    ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC};
+    ze_command_list_handle_t l = NULL;
+    uint32_t *words = (uint32_t *)(void *)s->own; /* the question, the answer, what the device saw of it */
+    two.index = 1;
+    memset(s->counter, 0, 4);
+    GOOD(ze.pool.pfnCreate(NULL, &pool_desc, 1, &s->device, &pool));
+    GOOD(ze.event.pfnCreate(pool, &one, &asked));
+    GOOD(ze.event.pfnCreate(pool, &two, &answered));
+    GOOD(ze.list.pfnCreate(NULL, s->device, &desc, &l));
+    GOOD(ze.list.pfnAppendLaunchKernel(l, kernel, &group, NULL, 0, NULL));
+    GOOD(ze.list.pfnAppendMemoryCopy(l, &words[0], s->counter, 4, NULL, 0, NULL));
+    GOOD(ze.list.pfnAppendBarrier(l, asked, 0, NULL));
+    GOOD(ze.list.pfnAppendBarrier(l, NULL, 1, &answered));
+    GOOD(ze.list.pfnAppendEventReset(l, answered));
+    GOOD(ze.list.pfnAppendBarrier(l, NULL, 0, NULL));
+    GOOD(ze.list.pfnAppendMemoryCopy(l, &words[2], &words[1], 4, NULL, 0, NULL));
+    GOOD(ze.list.pfnClose(l));
+    if (ze.event.pfnHostSynchronize(asked, 1000) != ZE_RESULT_NOT_READY)
+        return fprintf(stderr, "nothing has asked yet\n");
+    for (uint32_t step = 1; step <= steps; step++) {
+        GOOD(ze.fence.pfnReset(s->fence));
+        GOOD(ze.queue.pfnExecuteCommandLists(s->queue, 1, &l, s->fence));
+        GOOD(ze.event.pfnHostSynchronize(asked, 20000000000ull));
+        GOOD(ze.event.pfnHostReset(asked));
+        words[1] = 2 * words[0];
+        GOOD(ze.event.pfnHostSignal(answered));
+        GOOD(ze.fence.pfnHostSynchronize(s->fence, 20000000000ull));
+        if (words[0] != step || words[2] != 2 * step)
+            return fprintf(stderr, "step %u: asked %u, the device saw %u\n", step, words[0], words[2]);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     void *library = argc == 4 ? dlopen(argv[1], RTLD_NOW) : NULL;
     if (library == NULL) {
@@ -175,6 +217,8 @@ int main(int argc, char **argv) {
         if (wrong(&side[0], 0, step) || wrong(&side[1], 1, step))
             return 1;
     }
+    if (ask_host(&side[0], make_kernel(devices[0], side[0].counter), (uint32_t)atol(argv[3])))
+        return 1;
     for (uint32_t i = 0; i < 2; i++)
         GOOD(ze.queue.pfnDestroy(side[i].queue));
     return 0;

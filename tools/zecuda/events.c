@@ -4,18 +4,21 @@
  * run. */
 #include "times.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define WORD_BYTES  128u         /* apart: a cache line each */
 #define MOST_PUSHED (128u << 10) /* bytes that one group copies faster than a copy engine begins */
 
 struct pool {
     bool times;
+    bool of_host; /* the host signals and waits, too */
     uint32_t n, count;
     struct device *device[MAX_DEVICES];
-    void *host;                      /* the words, where not every device reaches every other one */
+    void *host; /* the words, where not every device reaches every other one, or the host takes part */
     cuda_address words[MAX_DEVICES]; /* by index, else */
 };
 
@@ -36,7 +39,7 @@ static bool cleared(struct device *d, cuda_address *a, size_t bytes) {
 
 static bool make_words(struct pool *p) {
     const size_t bytes = (size_t)p->count * WORD_BYTES;
-    if (!reach_each_other(p)) {
+    if (p->of_host || !reach_each_other(p)) {
         if (!device_enter(p->device[0]) || !CUDA(cuMemHostAlloc, &p->host, bytes, CUDA_HOST_PORTABLE))
             return false;
         memset(p->host, 0, bytes);
@@ -75,6 +78,7 @@ ze_result_t ZE_APICALL zeEventPoolCreate(ze_context_handle_t c, const ze_event_p
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     }
     p->times = (desc->flags & ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP) != 0;
+    p->of_host = (desc->flags & ZE_EVENT_POOL_FLAG_HOST_VISIBLE) != 0;
     p->count = desc->count;
     p->n = n == 0 ? driver.n : n;
     for (uint32_t i = 0; i < p->n; i++)
@@ -109,6 +113,7 @@ ze_result_t ZE_APICALL zeEventCreate(ze_event_pool_handle_t h, const ze_event_de
     if (e == NULL)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     e->device = p->device[0];
+    e->of_host = p->of_host && !p->times;
     if (!p->times)
         place_words(e, p, desc->index);
     else if (!device_enter(e->device) || !CUDA(cuEventCreate, &e->begin, 0) ||
@@ -185,8 +190,43 @@ bool events_launch(const struct device *d, struct exchange *x, cuda_stream s) {
                 values, NULL);
 }
 
+/* ---- the host's part */
+/* The word of an event of a pool that the host sees; NULL: of another. */
+static _Atomic uint32_t *word_of(ze_event_handle_t h) {
+    const struct event *e = (const struct event *)h;
+    return e->of_host ? (_Atomic uint32_t *)(uintptr_t)e->word[e->device->index] : NULL;
+}
+
 ze_result_t ZE_APICALL zeEventHostReset(ze_event_handle_t h) {
-    (void)h;
+    _Atomic uint32_t *word = word_of(h);
+    if (word != NULL)
+        atomic_store(word, 0);
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t ZE_APICALL zeEventHostSignal(ze_event_handle_t h) {
+    _Atomic uint32_t *word = word_of(h);
+    if (word == NULL)
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    atomic_store(word, 1);
+    return ZE_RESULT_SUCCESS;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Polls, as the signal comes by a write of the device. */
+ze_result_t ZE_APICALL zeEventHostSynchronize(ze_event_handle_t h, uint64_t timeout) {
+    _Atomic uint32_t *word = word_of(h);
+    if (word == NULL)
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    const uint64_t begin = now_ns();
+    while (atomic_load(word) == 0)
+        if (now_ns() - begin >= timeout)
+            return ZE_RESULT_NOT_READY;
     return ZE_RESULT_SUCCESS;
 }
 

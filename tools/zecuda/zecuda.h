@@ -71,6 +71,7 @@ struct event {
     struct device *device;
     cuda_event begin, end;
     uint32_t n_words;
+    bool of_host; /* its one word is in host memory, and the host signals it and waits for it */
     cuda_address word[MAX_DEVICES]; /* by the device's index; 0: it is not of the pool */
 };
 

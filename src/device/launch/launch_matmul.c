@@ -192,15 +192,15 @@ static struct tile tile_of(enum family family, uint32_t set) {
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
-/* With sub-groups of 16 the matrix engine takes products of more tokens than these. */
-#define WIDE_ABOVE 8
-
 /* Whether the weights had better be read once for each eight tokens: for up to LAUNCH_FEW, and for twice as
- * many where tiles of many tokens would leave most of the device idle. */
+ * many where tiles of many tokens would leave most of the device idle. Beside DPAS16 always for twice as
+ * many: its sub-groups walk all of k, and on an H200 they took four times as long. */
 static bool for_few(const struct launch_list *b, const struct graph_op *o, enum family many, uint32_t set,
                     uint32_t rows) {
+    if (many == DPAS16 && set < SET_k_all)
+        return rows <= 2 * LAUNCH_FEW;
     if (rows <= LAUNCH_FEW || many >= DPAS8)
-        return rows <= (many == DPAS16 ? WIDE_ABOVE : LAUNCH_FEW);
+        return rows <= LAUNCH_FEW;
     const struct tile tile = tile_of(many, set);
     uint64_t panels = 0;
     for (uint32_t i = 0; i < (graph_op_gated(o) ? 1 : o->n_weights); i++)

@@ -24,7 +24,7 @@ test_times_of_exchanges_are_told() {
     build_driver
     ZECUDA_TIMES=steps expect 0 "$tmp/exchanges" build/libzecuda.so 4096 20
     said '^zecuda: device 1: 20 submits'
-    said '^zecuda: device 0: 40 exchanges; .*median 3.8, .* waiting 2.0 each, 4.0 in a step$'
+    said '^zecuda: device 1: 40 exchanges; .*median 3.8, .* waiting 2.0 each, 4.0 in a step$'
 }
 
 run_tests
