@@ -64,9 +64,9 @@ enum graph_kind {
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
     GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
     GRAPH_MERGE,   /* for the rows of which the step wants logits: row r of out has merge.rows rows of `in`,
-                      from   row r * merge.rows on: one behind the other, or (merge.woven) column by column: their
-                      columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, factor, sum) in
-                      their order from +0; with a weight it becomes (mean - bias[0]) * weight[0] */
+                      from   row r * merge.rows on: one behind the other, or (merge.woven) column by column:
+                      their   columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, factor,
+                      sum) in   their order from +0; with a weight it becomes (mean - bias[0]) * weight[0] */
     GRAPH_PROJECT, /* for the rows of which the step wants logits: out[column[0]..] = in x weight[0], which is
                       stored the other way round, with a row per column of `in`: fmaf in their order from +0
                     */

@@ -236,7 +236,8 @@ static inline uint64_t planning_allocated(const struct planning *s, uint32_t i) 
 /* Bytes of GPU i in the plans of the models before this one (planning_beside.c). */
 uint64_t planning_taken(const struct planning *s, uint32_t i);
 
-/* Memory of device i (at most memory.device_limit), without what second models or other models have of it; 0: the host's. */
+/* Memory of device i (at most memory.device_limit), without what second models or other models have of it; 0:
+ * the host's. */
 static inline uint64_t planning_memory(const struct planning *s, uint32_t i) {
     const uint64_t has = s->devices[i].facts.memory, limit = s->config.memory.device_limit;
     const uint64_t all = limit > 0 ? ARITH_MIN(has, limit) : has;

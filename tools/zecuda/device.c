@@ -8,7 +8,7 @@
 #include <time.h>
 
 #define MAX_ALLOCATION ((4ull << 30) - 65536) /* as Intel's GPUs without relaxed limits */
-#define MAX_GROUP      512u /* what ptx_of tells ptxas */
+#define MAX_GROUP      512u                   /* what ptx_of tells ptxas */
 
 struct driver driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -24,7 +24,7 @@ typedef float cl_acc;
         F(n)                                                                                                 \
     }
 #endif
-#define CL_SEGMENT    512
+#define CL_SEGMENT 512
 /* Columns that a group stages at a time. */
 #define CL_STAGED     (CL_SUB_GROUP == 16 ? OPENCL_WIDE_STEP : CL_SEGMENT)
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
@@ -456,12 +456,12 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 #define CL_CASE32(T)                                                                                         \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
-        cl_segment32(T, &p, CL_PANEL(panel), r, CL_BLOCKS(32), a, acc);                                          \
+        cl_segment32(T, &p, CL_PANEL(panel), r, CL_BLOCKS(32), a, acc);                                      \
     }
 #define CL_CASE256(T)                                                                                        \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
-        cl_segment256(T, &p, CL_PANEL(panel), r, CL_BLOCKS(256), a, acc);                                        \
+        cl_segment256(T, &p, CL_PANEL(panel), r, CL_BLOCKS(256), a, acc);                                    \
     }
 #ifdef CL_FEW /* no floats */
 #define CL_CASE_FLOAT(T)
@@ -471,8 +471,8 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         cl_segment_float(T, panel[0], r, first, end, a, acc);
 #endif
 
-/* acc = the sums of segment number `segment` of row r of the panels (cols columns). For the matrix engine with
- * sub-groups of 16, acc += those of step number `step`, of which a segment has two. */
+/* acc = the sums of segment number `segment` of row r of the panels (cols columns). For the matrix engine
+ * with sub-groups of 16, acc += those of step number `step`, of which a segment has two. */
 #if CL_SUB_GROUP == 16
 static inline void cl_step(uint type, uint file, const cl_bytes *panel, uint cols, uint r, uint step,
                            const struct cl_act *a, cl_acc *acc) {

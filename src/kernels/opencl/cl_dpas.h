@@ -44,8 +44,8 @@ typedef short8 cl_rows8; /* item i has bytes 2i, 2i + 1 of each */
 CL_GIVEN ushort8 intel_sub_group_block_read_us8(const local ushort *);
 CL_GIVEN ushort intel_sub_group_block_read_us(const global ushort *);
 CL_GIVEN uchar8 intel_sub_group_block_read_uc8(const global uchar *);
-#define CL_ROWS8(q)    as_short8(intel_sub_group_block_read_us8((local const ushort *)(q)))
-#define CL_PARTS (CL_TOKENS / 8)
+#define CL_ROWS8(q) as_short8(intel_sub_group_block_read_us8((local const ushort *)(q)))
+#define CL_PARTS    (CL_TOKENS / 8)
 #if CL_PARTS == 8
 #define CL_EACH_PART CL_EIGHT
 #elif CL_PARTS == 4
@@ -137,8 +137,8 @@ static inline uint cl_look_up4(uint type, uint4 table, uint w) {
 }
 
 /* cl_look_up of MXFP4 for eight indices in each word, as long as they are in four bits each: what goes with a
- * value in the low half of a byte, then in the high half. The size is below 16; of a negative value, whose sign
- * has 15 here, it becomes 15 less the size. */
+ * value in the low half of a byte, then in the high half. The size is below 16; of a negative value, whose
+ * sign has 15 here, it becomes 15 less the size. */
 static inline uint8 cl_mxfp4(uint4 w) {
     uint4 x = w & 0x77777777u, above = w & 0x44444444u, sign = w & 0x88888888u;
     uint4 y = x & (above - (above >> 2)), both = y & y >> 1;

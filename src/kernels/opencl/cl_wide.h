@@ -55,8 +55,8 @@ static inline void cl_block32(uint type, const struct cl_planes *p, const struct
 
 /* acc of blocks first .. first + n of a 32-value type. Two at a time: what is loaded for the next one then
  * need not be moved. */
-static inline void cl_segment32(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r, uint first,
-                                uint n_blocks, const struct cl_act *a, float8 *acc) {
+static inline void cl_segment32(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
+                                uint first, uint n_blocks, const struct cl_act *a, float8 *acc) {
     n_blocks |= CL_ZERO_OF(p); /* if IGC knew that there are 8 at most, it would unroll the loop and spill */
     /* A vector that stays in registers, which a constant would not. */
     int8 minus = as_int((256u - (uint)cl_offset(type)) * 0x01010101u) ^ (int)(r * CL_ZERO_OF(p));
@@ -91,7 +91,8 @@ static inline struct cl_mine256 cl_mine256_of(uint type, const struct cl_planes 
     return x;
 }
 
-static inline struct cl_row256 cl_row256_of(uint type, const struct cl_planes *p, const struct cl_mine256 *mine) {
+static inline struct cl_row256 cl_row256_of(uint type, const struct cl_planes *p,
+                                            const struct cl_mine256 *mine) {
     struct cl_row256 row;
     row.w = cl_words(type, p->file, &mine->raw, 0);
     row.scale = mine->scale;
@@ -147,8 +148,7 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_
 #undef CL_ADD
         }
         float w = cl_number(panel + p->d, super, 0) * factor;
-#define CL_ADD(n)                                                                                            \
-    acc[n] = cl_add_scaled(i[n] >> cl_shift(type), w, false, cl_scales(a, here, n), acc[n]);
+#define CL_ADD(n) acc[n] = cl_add_scaled(i[n] >> cl_shift(type), w, false, cl_scales(a, here, n), acc[n]);
         CL_EACH(CL_ADD)
 #undef CL_ADD
         if (!cl_has_m(type))

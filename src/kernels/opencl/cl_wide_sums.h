@@ -31,8 +31,8 @@ static inline void cl_put_gated(const struct cl_unit *u, uint i, float8 gate, fl
         to[t * R] = cl_gated(u->gate, i, own[t * 16], to[t * R]);
 }
 
-/* total = the sums of all segments of a row of the panels at `from`, whose activations the group stages. mine:
- * whether this sub-group has any. */
+/* total = the sums of all segments of a row of the panels at `from`, whose activations the group stages.
+ * mine: whether this sub-group has any. */
 static inline void cl_panel_sums(const struct cl_source *src, const struct cl_weight *w, const cl_bytes *from,
                                  uint r, bool mine, uint token, uint t0, uint nt, uint log,
                                  local uchar *staged, cl_acc *total) {
@@ -40,7 +40,8 @@ static inline void cl_panel_sums(const struct cl_source *src, const struct cl_we
     struct cl_act a;
     a.q = staged + token * 32;
     a.d = (local float *)(staged + (CL_STAGED << log)) + token;
-    a.s = (local short *)(staged + ((CL_STAGED + CL_STAGED / 8) << log)) + token * (cl_is_k(w->type) ? 16 : 1);
+    a.s =
+        (local short *)(staged + ((CL_STAGED + CL_STAGED / 8) << log)) + token * (cl_is_k(w->type) ? 16 : 1);
     a.stride = 32 << log;
     a.d_stride = a.s_stride = 1 << log;
     a.last = CL_TOKENS - 1;
@@ -50,7 +51,8 @@ static inline void cl_panel_sums(const struct cl_source *src, const struct cl_we
 #undef CL_ZERO
     for (uint step = 0; step < steps; step++) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        cl_stage(src, w->type, t0, nt, step * CL_STAGED, min(cols - step * CL_STAGED, (uint)CL_STAGED), staged, log);
+        cl_stage(src, w->type, t0, nt, step * CL_STAGED, min(cols - step * CL_STAGED, (uint)CL_STAGED),
+                 staged, log);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (!mine)
             continue;
@@ -65,9 +67,9 @@ static inline void cl_panel_sums(const struct cl_source *src, const struct cl_we
     }
 }
 
-/* split: tokens of the tile. Local work: 8 floats for each item where two sums become one; if the group has not
- * all places at once, at least CL_STAGED bytes, CL_STAGED / 32 floats and CL_STAGED / 16 shorts for each token;
- * else these lie in the tile. */
+/* split: tokens of the tile. Local work: 8 floats for each item where two sums become one; if the group has
+ * not all places at once, at least CL_STAGED bytes, CL_STAGED / 32 floats and CL_STAGED / 16 shorts for each
+ * token; else these lie in the tile. */
 static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
                            local float *tile, uint R, local uchar *work) {
     /* What the whole sub-group has in common compilers must see: it is loaded once for all its items. */

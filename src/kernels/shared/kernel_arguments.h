@@ -148,7 +148,8 @@
     X(BUFFER, const float, k_norm)                                                                           \
     X(F32, inv_q)                                                                                            \
     X(F32, inv_k)                                                                                            \
-    X(F32, eps) X(U32, late) X(U32, normed_v) X(U32, halves) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+    X(F32, eps)                                                                                              \
+    X(U32, late) X(U32, normed_v) X(U32, halves) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
 #define KERNEL_ARGUMENTS_LATENT(X)                                                                           \
     X(BUFFER, float, x)                                                                                      \
