@@ -2,12 +2,16 @@
  *
  * Threads. The driver thread (the one that calls stator_*) owns everything until stator_start, and again
  * after the engine thread was joined. Between those, the engine thread owns device, sequences, sampler and
- * the plan's use figures, and any number of threads call; they meet only
- *   in the commands' ring: its producer holds submit_lock;
- *   in the request slots: a free one (id 0) belongs to the holder of submit_lock, then to the engine until it
- * has put the end into its outbox, then to the polling thread, which frees it; in the outboxes and the bell:
- * the engine fills and rings, one thread at a time polls; in the atomics; in the grammars: references keep
- * callers from compiling into one that a request uses. The engine takes no lock.
+ * the plan's use figures, and any number of threads call. They share only:
+ *
+ * - the commands' ring: its producer holds submit_lock;
+ * - the request slots: a free one (id 0) belongs to the holder of submit_lock, then to the engine until it
+ *   has put the end into its outbox, then to the polling thread, which frees it;
+ * - the outboxes and the bell: the engine fills and rings, one thread at a time polls;
+ * - the atomics;
+ * - the grammars: references keep callers from compiling into one that a request uses.
+ *
+ * The engine takes no lock.
  *
  * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the
  * slices of `engine`: this struct, the model's directory, shape and graph, the tokenizer, the run's state. */
@@ -325,11 +329,10 @@ struct engine_front {
     struct bell bell;
     struct engine_rows *rows; /* [n_rows] */
     uint32_t n_rows;
-    pthread_mutex_t submit_lock; /* taking a slot, and the producer's end of `commands` */
-    pthread_mutex_t edge_lock;   /* edge_work */
-    _Atomic bool polled;         /* a thread is in stator_poll */
-    struct engine_request
-        *in_hand; /* the polling thread's: the request of the row of logits that it has read */
+    pthread_mutex_t submit_lock;    /* taking a slot, and the producer's end of `commands` */
+    pthread_mutex_t edge_lock;      /* edge_work */
+    _Atomic bool polled;            /* a thread is in stator_poll */
+    struct engine_request *in_hand; /* the polling thread has read a row of its logits */
 };
 
 /* What the engine's thread owns between start and stop: sequences, steps in flight, caches and their

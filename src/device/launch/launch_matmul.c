@@ -163,7 +163,7 @@ static enum family prefill_family(const struct launch_list *b, uint32_t set) {
     return eight ? PREFILL8 : PREFILL;
 }
 
-/* Of one token. */
+/* For one token. */
 static enum family decode1_family(const struct launch_list *b, uint32_t set) {
     const bool eight = b->traits->sub_group_sizes & 1u << 3;
     return !eight && set >= SETS_INTEGER && set < SET_any ? WIDE1 : DECODE1;
@@ -194,7 +194,7 @@ static struct tile tile_of(enum family family, uint32_t set) {
 
 /* Whether the weights had better be read once for each eight tokens: for up to LAUNCH_FEW, and for twice as
  * many where tiles of many tokens would leave most of the device idle. Beside DPAS16 always for twice as
- * many: its sub-groups walk all of k, and on an H200 they took four times as long. */
+ * many: its sub-groups walk all of k, and on an H200 such steps took three to seven times as long. */
 static bool for_few(const struct launch_list *b, const struct graph_op *o, enum family many, uint32_t set,
                     uint32_t rows) {
     if (many == DPAS16 && set < SET_k_all)
@@ -631,8 +631,8 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
     choose_tokens(b, o, &w, panels, units);
     choose_group(b, o, &w, panels);
-    /* Of one token a group that has not all of a head at once halves it, where a half needs nothing of the
-     * other. */
+    /* With one token, a group without room for a whole head takes half of it, if the halves do not depend on
+     * each other. */
     if (w.family <= WIDE1 && w.group < 16 * w.split * panels && !normed && !of->norm_v && !of->neox &&
         of->dim_k % 64 == 0 && of->dim_v % 64 == 0) {
         s.parts = 2;
