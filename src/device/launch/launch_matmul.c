@@ -368,7 +368,7 @@ struct run {
 /* Panels of weight i that unit u reads; false: none. */
 typedef bool panels_of(const void *shape, uint32_t unit, uint32_t i, uint32_t *first, uint32_t *end);
 
-static uint32_t piece_of(const struct graph_weight *w, uint32_t panel) {
+uint32_t launch_piece_of(const struct graph_weight *w, uint32_t panel) {
     uint32_t i = 0;
     while (panel >= w->pieces[i].first_panel + w->pieces[i].panels)
         i++;
@@ -391,10 +391,10 @@ static bool find_run(const struct launch_list *b, const struct graph_op *o, pane
             if (!f(shape, u, i, &first, &end))
                 continue;
             if (!known[i]) {
-                r->piece[i] = piece_of(w, first);
+                r->piece[i] = launch_piece_of(w, first);
                 known[i] = true;
             }
-            if (piece_of(w, end - 1) > r->piece[i] + 1)
+            if (launch_piece_of(w, end - 1) > r->piece[i] + 1)
                 return r->units > 0;
         }
         r->units++;
@@ -402,7 +402,7 @@ static bool find_run(const struct launch_list *b, const struct graph_op *o, pane
     return true;
 }
 
-static stator_status cut_too_often(const struct launch_list *b, const struct graph_op *o) {
+stator_status launch_cut_too_often(const struct launch_list *b, const struct graph_op *o) {
     const struct gguf_tensor *t = b->g->weights[o->weight[0]].tensor;
     return error_set(b->e, STATOR_DEVICE,
                      "tensor '%.*s' is cut into slices smaller than the kernels' units of work: allow larger "
@@ -411,7 +411,7 @@ static stator_status cut_too_often(const struct launch_list *b, const struct gra
 }
 
 /* What weights of the op have: OPENCL_BIAS, OPENCL_FACTOR. */
-static uint32_t biased_bits(const struct graph_op *o) {
+uint32_t launch_biased_bits(const struct graph_op *o) {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < o->n_weights; i++) {
         bits |= o->bias[i] != GRAPH_NONE ? OPENCL_BIAS(i) : 0;
@@ -437,7 +437,7 @@ struct launch_weight launch_weight_of(const struct launch_list *b, uint32_t weig
 }
 
 /* The forms of a product. Where it is wanted as integers, nothing reads its floats. */
-static uint32_t forms_wanted(const struct graph_value *v) {
+uint32_t launch_forms_wanted(const struct graph_value *v) {
     return v->forms == GRAPH_F32 ? GRAPH_F32 : v->forms & ~(uint32_t)GRAPH_F32;
 }
 
@@ -528,7 +528,7 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     CHECK(cut.unit % cut.together == 0 && w.tokens > 0 && w.group > 0 && w.group % 16 == 0);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
         if (!find_run(b, o, plain_panels, &s, units, &r))
-            return cut_too_often(b, o);
+            return launch_cut_too_often(b, o);
         struct launch *l =
             launch_add(b, w.kernel, op, w.group, r.units * cut.together * tiles_of(b, o, &w, cut.together));
         launch_put_matmul(b, l,
@@ -543,11 +543,11 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
                               .split = w.split,
                               .tail = o->wanted || op >= b->g->tail,
                               .epilogue = o->epilogue,
-                              .out = launch_forms_of(b, o->out, two ? forms_wanted(out) : GRAPH_F32),
+                              .out = launch_forms_of(b, o->out, two ? launch_forms_wanted(out) : GRAPH_F32),
                               .column = o->column[0],
                               .bias0 = launch_plain_weight(b, o->bias[0]),
                               .bias1 = launch_plain_weight(b, o->bias[1]),
-                              .biased = biased_bits(o),
+                              .biased = launch_biased_bits(o),
                               .factor0 = launch_plain_weight(b, o->factor[0]),
                               .factor1 = launch_plain_weight(b, o->factor[1]),
                               .together = cut.together,
@@ -647,7 +647,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         const bool q_alone = r.first_unit < of_q;
         const uint32_t angles = q_alone ? of->angles_q : of->angles;
         if (!find_run(b, o, heads_panels, &s, q_alone ? of_q : units, &r))
-            return cut_too_often(b, o);
+            return launch_cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * tiles_of(b, o, &w, 1));
         struct launch_heads_arguments args = {
             .in = launch_source_of(b, o),
@@ -666,7 +666,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .head_v = of->dim_v,
             .n_rot = of->n_rot,
             .rotation = launch_rotation(b, of, angles),
-            .biased = biased_bits(o),
+            .biased = launch_biased_bits(o),
             .bias0 = launch_plain_weight(b, o->bias[0]),
             .bias1 = launch_plain_weight(b, o->bias[1]),
             .bias2 = launch_plain_weight(b, o->bias[2]),
@@ -690,91 +690,35 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     return STATOR_OK;
 }
 
-static uint64_t experts_items(const struct launch_list *b, const struct graph_experts *x) {
-    const uint64_t slots = (uint64_t)b->rows * x->used;
-    return ARITH_MIN(slots, x->experts + slots / launch_experts_tile(b, x));
+/* Panels of a unit: whole groups of the int8 forms that the epilogue makes. */
+static uint32_t experts_unit(const struct launch_list *b, const struct graph_op *o, const struct scheme *w) {
+    const uint32_t forms = b->g->values[graph_op_opens_experts(o) ? o->out : o->work].forms;
+    const bool gated = graph_op_gated(o);
+    uint32_t unit = w->family == DPAS16    ? 8
+                    : w->family >= PREFILL ? 16
+                                           : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
+    unit = ARITH_MIN(unit, b->g->weights[o->weight[0]].layout.panels);
+    if (gated && forms & GRAPH_I8_256)
+        return 16;
+    return gated && forms & GRAPH_I8_32 ? (uint32_t)arith_round_up(unit, 2) : unit;
 }
 
-static struct scheme experts_scheme(const struct launch_list *b, const struct graph_op *o) {
+struct launch_shape launch_experts_shape(const struct launch_list *b, const struct graph_op *o) {
     const uint32_t set = set_of(b->g, o);
     struct scheme w = {.tokens = launch_experts_tile(b, &o->experts)};
     w.family = w.tokens == 1 ? decode1_family(b, set) : prefill_family(b, set);
     w.kernel = kernel_of(w.family, set, EXPERTS);
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
-    return w;
-}
-
-/* Experts from `expert` to *end that a launch takes: whose matrices lie, for each weight, in at most two
- * pieces one after the other; or where experts are copied, each weight's in one piece, and those that are
- * spilled of so few experts that half of the window holds them. bytes: of an expert's spilled matrices; 0:
- * none are copied. False: a matrix is cut more than once. */
-struct experts_run {
-    uint32_t first, end;
-    uint32_t piece[GRAPH_OP_WEIGHTS];
-    bool copied[GRAPH_OP_WEIGHTS];
-    uint64_t bytes;
-};
-
-static uint64_t expert_bytes(const struct graph_weight *w) {
-    return w->layout.panels * w->layout.panel_bytes;
-}
-
-static bool find_experts(const struct graph *g, const struct graph_op *o, uint64_t half_bytes,
-                         struct experts_run *r) {
-    r->end = UINT32_MAX;
-    r->bytes = 0;
-    for (uint32_t i = 0; i < o->n_weights; i++) {
-        const struct graph_weight *w = &g->weights[o->weight[i]];
-        r->piece[i] = piece_of(w, r->first * w->layout.panels);
-        const struct graph_piece *p = &w->pieces[r->piece[i]];
-        r->copied[i] = half_bytes > 0 && p->slice >= g->weight_slices - g->spilled_slices;
-        if (half_bytes == 0)
-            p = &w->pieces[ARITH_MIN(r->piece[i] + 1, w->n_pieces - 1)];
-        r->end = ARITH_MIN(r->end, (p->first_panel + p->panels) / w->layout.panels);
-        r->bytes += r->copied[i] ? expert_bytes(w) : 0;
-    }
-    CHECK(r->bytes <= half_bytes);
-    if (r->bytes > 0)
-        r->end = (uint32_t)ARITH_MIN(r->end, r->first + half_bytes / r->bytes);
-    return r->end > r->first;
-}
-
-bool launch_streams(const struct device_model *m, enum launch_part part, uint32_t rows) {
-    return part == LAUNCH_BODY && m->stream.tokens > 0 && rows >= m->stream.tokens;
-}
-
-uint32_t launch_streamed(const struct device_model *m) {
-    const struct graph *g = m->graph;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->n_ops && m->stream.tokens > 0; i++)
-        for (struct experts_run r = {0};
-             g->ops[i].kind == GRAPH_EXPERTS && r.first < g->ops[i].experts.experts; r.first = r.end) {
-            CHECK(find_experts(g, &g->ops[i], m->stream.half_bytes, &r));
-            n++;
-        }
-    return n;
-}
-
-/* The weight as a launch of the run finds it: where it lies, or in the window from *at on. */
-static struct launch_weight run_weight(struct launch_list *b, struct launch *l, const struct graph_op *o,
-                                       uint32_t i, const struct experts_run *r, uint64_t *at) {
-    struct launch_weight to = launch_weight_of(b, o->weight[i], r->piece[i]);
-    const struct graph_weight *w = &b->g->weights[o->weight[i]];
-    if (!r->copied[i])
-        return to;
-    const struct graph_piece *p = &w->pieces[r->piece[i]];
-    const uint32_t first = r->first * w->layout.panels;
-    CHECK(l->n_copies < GRAPH_OP_WEIGHTS && r->first < r->end && *at % PANEL_ALIGN == 0);
-    struct launch_copy *c = &l->copies[l->n_copies++];
-    *c = (struct launch_copy){
-        .from = {DEVICE_WEIGHTS, p->slice, p->offset + (first - p->first_panel) * w->layout.panel_bytes},
-        .to = *at,
-        .bytes = (r->end - r->first) * expert_bytes(w)};
-    *at += c->bytes;
-    to.a = to.b = (struct launch_at){DEVICE_WINDOW, 0, c->to};
-    to.first = first;
-    to.cut = r->end * w->layout.panels;
-    return to;
+    const uint32_t unit = experts_unit(b, o, &w);
+    const uint32_t panels = graph_op_gated(o) && w.family < PREFILL ? 2 * unit : unit;
+    choose_tokens(b, o, &w, unit, UINT32_MAX);
+    choose_group(b, o, &w, panels);
+    return (struct launch_shape){.kernel = w.kernel,
+                                 .group = w.group,
+                                 .split = w.split,
+                                 .unit = unit,
+                                 .tile = tile_bytes(b, o, &w, panels),
+                                 .work = work_bytes(b, o, &w, unit, 0)};
 }
 
 /* One token like a product of one, more in tiles. */
@@ -805,9 +749,9 @@ stator_status launch_each(struct launch_list *b, uint32_t op) {
     const uint64_t units = arith_ceil_div(layout->panels, unit) * arith_ceil_div(b->rows, w.tokens);
     struct launch_at to = launch_floats(b, o->out);
     to.offset += o->column[0] * sizeof(float);
-    for (struct experts_run r = {0}; r.first < weight->matrices; r.first = r.end) {
-        if (!find_experts(b->g, o, 0, &r))
-            return cut_too_often(b, o);
+    for (struct launch_experts_run r = {0}; r.first < weight->matrices; r.first = r.end) {
+        if (!launch_find_experts(b->g, o, 0, &r))
+            return launch_cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, (r.end - r.first) * units);
         launch_put_each(b, l,
                         &(struct launch_each_arguments){
@@ -824,92 +768,10 @@ stator_status launch_each(struct launch_list *b, uint32_t op) {
                             .out_width = out->width,
                             .out_stride = o->heads.out_stride,
                             .factor0 = launch_plain_weight(b, o->factor[0]),
-                            .biased = biased_bits(o),
+                            .biased = launch_biased_bits(o),
                             .tile = tile_bytes(b, o, &w, unit),
                             .work = work_bytes(b, o, &w, unit, 0),
                         });
     }
-    return STATOR_OK;
-}
-
-stator_status launch_experts(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op];
-    const struct graph_experts *x = &o->experts;
-    const bool opens = graph_op_opens_experts(o), gated = graph_op_gated(o);
-    const bool hosted = b->m->hosted && !b->streams;
-    const bool near = hosted && b->m->cached.n > 0; /* only the experts in slots */
-    if (hosted && !near) {                          /* the back end asks the helper */
-        if (!opens)
-            launch_mix(b, op);
-        return STATOR_OK;
-    }
-    const struct launch_near slots = near ? launch_near_of(b, op) : (struct launch_near){0};
-    if (near && opens)
-        launch_find_near(b, op);
-    const uint32_t to = opens ? o->out : o->work;
-    if (to == GRAPH_NONE || x->align != 1)
-        return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",
-                         o->layer);
-    const struct graph_value *out = &b->g->values[to];
-    struct scheme w = experts_scheme(b, o);
-    const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
-    uint32_t unit = w.family == DPAS16    ? 8
-                    : w.family >= PREFILL ? 16
-                                          : (uint32_t)arith_ceil_div(8, ARITH_MIN(w.segments, 8u));
-    unit = ARITH_MIN(unit, layout->panels);
-    if (gated && out->forms & GRAPH_I8_256)
-        unit = 16;
-    else if (gated && out->forms & GRAPH_I8_32)
-        unit = (uint32_t)arith_round_up(unit, 2);
-    choose_tokens(b, o, &w, unit, UINT32_MAX);
-    choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
-    const uint64_t units = arith_ceil_div(layout->panels, unit);
-    const uint64_t half = b->streams ? b->m->stream.half_bytes : 0;
-    for (struct experts_run r = {0}; r.first < (near ? slots.slots : x->experts); r.first = r.end) {
-        if (near)
-            r.end = slots.slots;
-        else if (!find_experts(b->g, o, half, &r))
-            return cut_too_often(b, o);
-        struct launch *l = launch_add(b, w.kernel, op, w.group, experts_items(b, x) * units);
-        l->half = b->streamed % 2;
-        uint64_t at = l->half * half;
-        const struct launch_weight w0 = near ? slots.weight[0] : run_weight(b, l, o, 0, &r, &at);
-        const struct launch_weight w1 = !gated ? w0
-                                        : near ? slots.weight[1]
-                                               : run_weight(b, l, o, 1, &r, &at);
-        b->streamed += l->n_copies > 0;
-        launch_put_experts(b, l,
-                           &(struct launch_experts_arguments){
-                               .in = launch_source_of(b, o),
-                               .w0 = w0,
-                               .w1 = w1,
-                               .rows = layout->rows,
-                               .unit = unit,
-                               .split = w.split,
-                               .gated = gated ? (uint32_t)o->epilogue : 0, /* OPENCL_SWIGLU, OPENCL_GEGLU */
-                               .gather = opens,                            /* rows of `in` are tokens */
-                               .routes = near ? slots.routes : launch_floats(b, x->routes),
-                               .slots = (uint64_t)b->g->want.batch * x->used,
-                               .first = r.first,
-                               .end = r.end,
-                               .out = launch_forms_of(b, to, gated ? forms_wanted(out) : GRAPH_F32),
-                               .bias0 = near ? slots.bias[0] : launch_plain_weight(b, o->bias[0]),
-                               .bias1 = near ? slots.bias[1] : launch_plain_weight(b, o->bias[1]),
-                               .biased = biased_bits(o),
-                               .factor0 = near ? slots.factor[0] : launch_plain_weight(b, o->factor[0]),
-                               .factor1 = near ? slots.factor[1] : launch_plain_weight(b, o->factor[1]),
-                               .clamped = x->clamped,
-                               .alpha = x->alpha,
-                               .limit = x->limit,
-                               .tile = tile_bytes(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit),
-                               .work = work_bytes(b, o, &w, unit, 0),
-                           });
-    }
-    if (o->epilogue == GRAPH_RELU2)
-        launch_relu2(b, op, x->used);
-    if (near && !opens)
-        launch_take(b, op);
-    if (!opens)
-        launch_mix(b, op);
     return STATOR_OK;
 }

@@ -1,4 +1,4 @@
-/* What launch.c and launch_matmul.c share: the list that is being made. */
+/* What the files of this room share: the list that is being made. */
 #ifndef STATOR_DEVICE_LAUNCH_PARTS_H
 #define STATOR_DEVICE_LAUNCH_PARTS_H
 
@@ -139,6 +139,15 @@ stator_status launch_each(struct launch_list *b, uint32_t op);
 /* A weight from its piece on. */
 struct launch_weight launch_weight_of(const struct launch_list *b, uint32_t weight, uint32_t piece);
 
+/* The piece of a weight that has a panel. */
+uint32_t launch_piece_of(const struct graph_weight *w, uint32_t panel);
+/* The error about a weight whose pieces are smaller than a unit of work. */
+stator_status launch_cut_too_often(const struct launch_list *b, const struct graph_op *o);
+/* What weights of the op have: OPENCL_BIAS, OPENCL_FACTOR. */
+uint32_t launch_biased_bits(const struct graph_op *o);
+/* The forms of a product. Where it is wanted as integers, nothing reads its floats. */
+uint32_t launch_forms_wanted(const struct graph_value *v);
+
 /* launch_slots.c: with cached experts, where an op finds them: by slots in place of experts. */
 struct launch_near {
     struct launch_at routes;
@@ -155,6 +164,26 @@ void launch_mix(struct launch_list *b, uint32_t op);
 
 /* Rows of an expert that a product takes at once: one where most experts that have any have one. */
 uint32_t launch_experts_tile(const struct launch_list *b, const struct graph_experts *x);
+/* How a product of experts is launched: the kernel, its group's items, how many segments of k are in flight
+ * or tokens are in a tile, panels of a unit, bytes of local memory. */
+struct launch_shape {
+    uint32_t kernel, group, split, unit;
+    uint64_t tile, work;
+};
+struct launch_shape launch_experts_shape(const struct launch_list *b, const struct graph_op *o);
+
+/* launch_experts.c: experts from first to end - 1 that a launch takes: whose matrices lie, for each weight,
+ * in at most two pieces one after the other; or where experts are copied, each weight's in one piece, and
+ * those that are spilled of so few experts that half of the window holds them. bytes: of an expert's spilled
+ * matrices; 0: none are copied. False: a matrix is cut more than once. */
+struct launch_experts_run {
+    uint32_t first, end;
+    uint32_t piece[GRAPH_OP_WEIGHTS];
+    bool copied[GRAPH_OP_WEIGHTS];
+    uint64_t bytes;
+};
+bool launch_find_experts(const struct graph *g, const struct graph_op *o, uint64_t half_bytes,
+                         struct launch_experts_run *r);
 /* ROUTE and EXPERTS. */
 stator_status launch_route(struct launch_list *b, uint32_t op);
 stator_status launch_experts(struct launch_list *b, uint32_t op);
