@@ -538,6 +538,24 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return s->mla.dim_v;
     case SHAPE_MLA_HEADS_V:
         return (uint64_t)s->n_heads * s->mla.dim_v;
+    case SHAPE_STREAMS:
+        return s->streams.count;
+    case SHAPE_STREAMS_EMBD:
+        return (uint64_t)s->streams.count * s->n_embd;
+    case SHAPE_STREAMS_RANK:
+        return s->streams.rank;
+    case SHAPE_INDEX_Q:
+        return (uint64_t)s->index.heads * s->index.dim;
+    case SHAPE_INDEX_K:
+        return s->index.dim;
+    case SHAPE_NGRAM_DIM:
+        return s->ngram.dim;
+    case SHAPE_NGRAM_EMBD:
+        return (uint64_t)s->ngram.heads * s->ngram.dim;
+    case SHAPE_NGRAM_ROWS:
+        return s->ngram_table != NULL ? s->ngram_table->ne[1] : 0;
+    case SHAPE_NGRAM_TAPS:
+        return s->ngram.taps;
     case SHAPE_DENSE:
         return s->dense;
     case SHAPE_LAYER_EMBD:
@@ -559,6 +577,8 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
         return shape_has_attention(s, layer);
     case SHAPE_CONV_LAYERS:
         return s->no_attention[layer];
+    case SHAPE_NGRAM_LAYERS:
+        return shape_has_ngram(s, layer);
     case SHAPE_DENSE_LAYERS:
         return shape_has_ff(s, layer) && !shape_has_experts(s, layer);
     case SHAPE_EXPERT_LAYERS:
@@ -601,6 +621,10 @@ static const char *kind_of(const struct shape *s, uint32_t layer) {
 /* What makes a layer have a tensor, where that is not all layers. */
 static stator_status missing(const struct gguf *g, const struct shape *s, const struct shape_place *p,
                              const char *prefix, uint32_t layer, stator_error *e) {
+    if (p->layers == SHAPE_NGRAM_LAYERS)
+        return gguf_error(g, e,
+                          "tensor '%s%s' is missing: by %s.ple.layers, this layer has n-gram embeddings",
+                          prefix, p->name, s->arch_name);
     const bool mixed =
         s->experts.count > 0 || (layer < s->n_layers && s->layers[layer].experts.router != NULL);
     if (p->layers >= SHAPE_DENSE_LAYERS && mixed && !s->one_part)
@@ -663,6 +687,10 @@ static stator_status check_absent(const struct gguf *g, const struct shape *s, c
                                   stator_error *e) {
     if (t == NULL)
         return STATOR_OK;
+    if (p->layers == SHAPE_NGRAM_LAYERS)
+        return gguf_error(
+            g, e, "tensor '%s%s' is not expected: by %s.ple.layers, this layer has no n-gram embeddings",
+            prefix, p->name, s->arch_name);
     if (p->layers >= SHAPE_DENSE_LAYERS && !s->one_part)
         return gguf_error(
             g, e,

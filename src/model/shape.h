@@ -55,7 +55,16 @@ enum shape_extent {
     SHAPE_MLA_NOPE, /* of a head of q: what it does not */
     SHAPE_MLA_KV_B, /* all heads: that many rows of K, then those of V */
     SHAPE_MLA_V,    /* of a head */
-    SHAPE_MLA_HEADS_V
+    SHAPE_MLA_HEADS_V,
+    SHAPE_STREAMS,      /* of the residual stream */
+    SHAPE_STREAMS_EMBD, /* all of them side by side */
+    SHAPE_STREAMS_RANK,
+    SHAPE_INDEX_Q, /* all heads of the indexer's queries */
+    SHAPE_INDEX_K,
+    SHAPE_NGRAM_DIM,  /* of a row */
+    SHAPE_NGRAM_EMBD, /* the rows of a token side by side */
+    SHAPE_NGRAM_ROWS, /* as many as the table has */
+    SHAPE_NGRAM_TAPS
 };
 
 /* Layers that have a tensor. */
@@ -64,6 +73,7 @@ enum shape_layers {
     SHAPE_DELTA_LAYERS,  /* shape_is_delta */
     SHAPE_FULL_LAYERS,   /* shape_has_attention */
     SHAPE_CONV_LAYERS,   /* shape.no_attention: a gated convolution in its place */
+    SHAPE_NGRAM_LAYERS,  /* shape_has_ngram */
     SHAPE_DENSE_LAYERS,  /* without experts */
     SHAPE_EXPERT_LAYERS, /* shape_has_experts */
     SHAPE_SHARED_LAYERS, /* of those, in models with a shared expert */
@@ -146,7 +156,23 @@ struct shape_layer {
         const struct gguf_tensor *enorm, *hnorm; /* normed with these */
         const struct gguf_tensor *norm;          /* before the output matrix; NULL: output_norm */
         const struct gguf_tensor *embed, *head;  /* NULL: token_embd, output */
+        struct shape_mix_tensors {               /* hyper-connections: */
+            const struct gguf_tensor *norm;      /* [streams * n_embd] F32 */
+            const struct gguf_tensor *down, *up; /* [streams * n_embd, rank] and back */
+            const struct gguf_tensor *inject;    /* [streams * n_embd, streams]; not of the last mix */
+        } mix;                                   /* in place of `norm` */
     } nextn;
+    struct shape_mix_tensors mix_attn, mix_ffn; /* before the mixer, and before the feed-forward */
+    struct shape_index_tensors {
+        const struct gguf_tensor *q, *k; /* [n_embd, index.heads * index.dim], [n_embd, index.dim] */
+        const struct gguf_tensor *q_norm, *k_norm; /* [index.dim] */
+    } index;
+    struct shape_ngram_tensors {
+        const struct gguf_tensor *key;   /* [ngram.heads * ngram.dim, streams * n_embd] */
+        const struct gguf_tensor *value; /* [ngram.heads * ngram.dim, n_embd] */
+        const struct gguf_tensor *norm_key, *norm_query, *norm_conv; /* [streams * n_embd] F32 */
+        const struct gguf_tensor *conv;                              /* [ngram.taps, streams * n_embd] F32 */
+    } ngram;
     const struct gguf_tensor *own[SHAPE_OWN];
 };
 
@@ -183,6 +209,42 @@ struct shape_mla {
     uint32_t q_rank;       /* 0: q is one product */
     uint32_t nope, dim_v;  /* of a head before q is absorbed, without what RoPE rotates; of a head's output */
     float score_magnitude; /* scores times its square, by YaRN; 0: 1 */
+};
+
+/* Hyper-connections: the residual stream is `count` streams of n_embd values, side by side. count 0: it is
+ * one stream, and layers add to it without them. */
+struct shape_streams {
+    uint32_t count;
+    uint32_t rank; /* of the product that says how much of each stream a layer's part reads */
+};
+
+/* Indexer of attention: a token's query sees the best top_k / ratio blocks of `ratio` tokens in a row, and
+ * the tokens behind the last whole block. heads 0: none. */
+struct shape_index {
+    uint32_t heads, dim; /* of queries, each as wide as the one key; a multiple of 32, >= n_rot */
+    uint32_t top_k;      /* tokens, a multiple of ratio */
+    uint32_t ratio;      /* of all layers that have an indexer; a divisor of 32 */
+};
+
+#define SHAPE_MAX_NGRAM       8
+#define SHAPE_MAX_NGRAM_HEADS 64
+
+/* n-gram embeddings: before layer `layer` each token adds to the residual stream what heads rows of the table
+ * ngram_table give. Head h is of n-grams of n = 2 + h / heads_each tokens, and its row is
+ * ((t0 * multipliers[0]) ^ .. ^ (t[n - 1] * multipliers[n - 1])) % sizes[h] + offsets[h] in 64 bits without a
+ * sign; t0 is the token, t1 the one before. Where one of t1, t2, .. is `eos`, or before the text, it and all
+ * behind it are eos. heads 0: none. */
+struct shape_ngram {
+    uint32_t layer;
+    uint32_t size;  /* tokens of the longest n-grams, 2 to SHAPE_MAX_NGRAM */
+    uint32_t heads; /* (size - 1) * heads_each */
+    uint32_t heads_each;
+    uint32_t dim;     /* of a row */
+    uint32_t taps;    /* of the convolution, `size` tokens apart, its own token included */
+    uint32_t eos;     /* token */
+    uint32_t picture; /* the token that stands for each token of a picture; eos, if the file has none */
+    uint64_t multipliers[SHAPE_MAX_NGRAM];
+    uint64_t sizes[SHAPE_MAX_NGRAM_HEADS], offsets[SHAPE_MAX_NGRAM_HEADS];
 };
 
 /* Mixture of experts; count 0: none. */
@@ -295,6 +357,12 @@ struct shape {
     bool no_attention[SHAPE_MAX_LAYERS]; /* such layers */
     uint32_t conv_taps;                  /* of gated convolutions, their own token included */
     struct shape_experts experts;
+    struct shape_streams streams;
+    struct shape_mix_tensors mix_out; /* in place of output_norm; no inject */
+    struct shape_index index;
+    bool indexed[SHAPE_MAX_LAYERS]; /* shape_has_index */
+    struct shape_ngram ngram;
+    const struct gguf_tensor *ngram_table; /* [ngram.dim, rows]: 26.8 GiB in the published model's file */
     struct shape_layer layers[SHAPE_MAX_LAYERS];
 };
 
@@ -356,6 +424,22 @@ stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_err
 stator_status shape_read_mla(const struct gguf *g, struct shape *s, stator_error *e);
 /* The keys of hybrids of gated delta-net and attention layers, after those. */
 stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e);
+/* For architectures with hyper-connections, after the keys of decoders and MTP heads:
+ * ARCH.hyper_connection.*, ARCH.attention.indexer.* and compress_ratios, ARCH.ple.* (streams, index, ngram).
+ */
+stator_status shape_read_streams(const struct gguf *g, struct shape *s, stator_error *e);
+stator_status shape_read_index(const struct gguf *g, struct shape *s, stator_error *e);
+stator_status shape_read_ngram(const struct gguf *g, struct shape *s, stator_error *e);
+static inline bool shape_has_index(const struct shape *s, uint32_t layer) {
+    return s->index.heads > 0 && layer < s->n_layers && s->indexed[layer];
+}
+static inline bool shape_has_ngram(const struct shape *s, uint32_t layer) {
+    return s->ngram.heads > 0 && layer == s->ngram.layer;
+}
+/* Values of a row of the residual stream. */
+static inline uint32_t shape_stream_width(const struct shape *s) {
+    return s->streams.count > 0 ? s->streams.count * s->n_embd : s->n_embd;
+}
 /* Splits a tensor's name "blk.N.rest" (N without leading zeros); false if it has another form. */
 bool shape_split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_text *rest);
 

@@ -10,6 +10,7 @@ struct parts {
     struct graph *g;
     const struct shape *s;
     uint32_t x;        /* value: the residual stream */
+    uint32_t streams;  /* value: that of a model with hyper-connections; GRAPH_NONE */
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
     uint32_t angles;   /* of attention from here on */
     uint32_t angles_q; /* of its queries, where they are others; GRAPH_NONE */
@@ -116,6 +117,12 @@ void parts_layer_normed_behind(struct parts *p, uint32_t layer, enum graph_epilo
 uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,
                     const struct graph_gate *gate, const struct gguf_tensor *norm,
                     const struct gguf_tensor *next);
+
+/* Hyper-connections (shape.streams, qwen4exp): the residual stream is p->streams, [batch][count * n_embd],
+ * all streams of a token side by side, and p->x is the value that a layer's part writes its output to. A
+ * part's input, n_embd values of each token, is a mix of the streams, and what stands as `normed` in the
+ * functions below: attention's indexer projects from the same `normed` as q, k and v. n-gram embeddings add
+ * to all of p->streams, before the first mix of their layer. */
 
 /* The MTP head, where it is asked for: right after parts_begin; before the tail; behind it. */
 void parts_nextn_begin(struct parts *p);

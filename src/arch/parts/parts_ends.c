@@ -213,7 +213,8 @@ void parts_embeddings(struct parts *p, uint32_t out) {
 }
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
-    *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE, .layer_in = GRAPH_NONE};
+    *p =
+        (struct parts){.g = g, .s = s, .streams = GRAPH_NONE, .arrivals = GRAPH_NONE, .layer_in = GRAPH_NONE};
     struct graph_angles angles = {.n_rot = s->n_rot,
                                   .base = s->rope_base,
                                   .scale = s->rope_scale,
