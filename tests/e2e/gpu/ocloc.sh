@@ -35,7 +35,8 @@ none() {
 check_table() {
     # One register, under the compiler of 2022, since heads differ by kind of layer (gemma4).
     # Cards with registers of 32 bytes spill some of state_space, whose state takes half of them.
-    none "registers are spilled" '$6 > 0 && !($1 == "pvc" && $3 == "decode4_k_heads" && $6 == 1) && !($3 == "state_space" && $1 ~ /^(dg1|acm-g10)$/)'
+    # Keys that attention_f16 has in flight: 8 registers, under the compiler of 2022.
+    none "registers are spilled" '$6 > 0 && !($1 == "pvc" && $3 ~ /^(decode4_k_heads|attention_f16)$/ && $6 == 1) && !($3 == "state_space" && $1 ~ /^(dg1|acm-g10)$/)'
     # Not yet without: the kernels of all types.
     none "private memory in a loop" '$2 !~ /_any$/ && $16 > 0'
     # What the compiler makes memory of, "no spill" does not tell: bytes of an item. What is left for the matrix engine lies outside the loops.

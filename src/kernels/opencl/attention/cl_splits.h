@@ -10,7 +10,8 @@
 /* What an item has in flight: four dims of its two tokens of K, so many times; four tokens of its two columns
  * of V. Lists, not loops: IGC keeps an array that a loop goes through in memory. More would spill, on dg1 and
  * acm-g10 with sub-groups of 8, on pvc with 16. With all types in one kernel nothing is loaded ahead: LATE.
- */
+ * A head's dims are a multiple of 32, and so of what is ahead. One token waits for its keys more than for
+ * anything else, so of F16 32 dims are ahead, although pvc then spills 8 registers. */
 #ifdef CL_KV
 #define EARLY(...) __VA_ARGS__
 #define LATE(...)
@@ -30,6 +31,9 @@
 #elif CL_KV == KV_LAYOUT_F32 || (CL_KV == KV_LAYOUT_Q8_0 && defined(CL_BOTH))
 #define KEYS(X)   X(0) X(1)
 #define VALUES(X) X(0) X(1)
+#elif CL_KV == KV_LAYOUT_F16 && CL_SUB_GROUP == 16 && !defined(CL_BOTH)
+#define KEYS(X)   X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define VALUES(X) X(0) X(1) X(2) X(3)
 #elif CL_SUB_GROUP == 8 || CL_KV == KV_LAYOUT_F16
 #define KEYS(X)   X(0) X(1)
 #define VALUES(X) X(0) X(1) X(2) X(3)
