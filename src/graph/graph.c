@@ -47,7 +47,7 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
                      (WEIGHTS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_WEIGHTS +
                      s->n_factors * copies;
-    g->max_cached = CACHES_PER_LAYER * layers;
+    g->max_cached = CACHES_PER_LAYER * layers + copies; /* n-grams are of one layer */
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
     g->weights = carve_take(c, g->max_weights, sizeof *g->weights);
@@ -370,7 +370,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->pictures = g->blends = g->windows = GRAPH_NONE;
+    g->logits = g->picks = g->pictures = g->ngrams = g->blends = g->windows = GRAPH_NONE;
     g->landing = g->outgoing = g->zone = g->head_zone = GRAPH_NONE;
     g->shared_head = false;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;

@@ -60,6 +60,15 @@ enum graph_kind {
                  */
     GRAPH_GATED_CONV, /* out = c * (convolution of b * x), per channel; b, c, x are the thirds of `in`.
                          weight[0]: [taps, channels]. Keeps b * x of the last taps - 1 tokens in the cache */
+    GRAPH_NGRAM_GATE, /* of an n-gram embedding, for each stream h of the residual stream `work`: the factor
+                         that its value gets, ngram_gate_of(sum128 of (rms_norm(key h) * weight[0]) *
+                         (rms_norm(stream h) * weight[1])). In place of key h, out gets what NGRAM_CONV reads:
+                         rms_norm(value * factor) * weight[2], product and norm rounded. in and out are one
+                         value */
+    GRAPH_NGRAM_CONV, /* out, stream h += value * factor + silu(convolution of what NGRAM_GATE left in `in`),
+                         each rounded; the convolution as of CONV, with taps `apart` tokens from each other.
+                         weight[0]: [taps, streams * dim]. Keeps the rows of the last (taps - 1) * apart
+                         tokens in the cache */
     GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
     GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
@@ -249,6 +258,15 @@ struct graph_gated_conv {
     uint32_t channels, taps;
 };
 
+/* Parameters of NGRAM_GATE and NGRAM_CONV. Columns of `in`: a key of each stream, dim wide each, then the
+ * value, then a factor of each stream. A state is f32 [(taps - 1) * apart][streams * dim]. */
+struct graph_ngram {
+    uint32_t streams, dim;
+    uint32_t taps, apart;
+    struct graph_norm norm; /* of dim values */
+    float scale;            /* of the gate's sum */
+};
+
 /* Parameters of GATE. */
 struct graph_gate {
     uint32_t heads, dim;
@@ -348,6 +366,7 @@ struct graph_op {
         struct graph_attention attention;
         struct graph_delta delta;
         struct graph_gated_conv gated_conv;
+        struct graph_ngram ngram;
         struct graph_gate gate;
         struct graph_experts experts;
         struct graph_exchanged exchanged;
@@ -476,6 +495,9 @@ struct graph {
                           of the table of positions; GRAPH_NONE without one */
     uint32_t windows;  /* value: struct step_window [batch], exchange: those of a vision tower's patches;
                           GRAPH_NONE  without windows */
+    uint32_t ngrams;  /* value: f32 [batch][rows of a token side by side], exchange, a half per slot: the rows
+                         of n-grams that the host reads from the file; GRAPH_NONE on a device without the
+                         layer that has them */
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing;  /* the same, for the next device; GRAPH_NONE on the last */

@@ -14,6 +14,8 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
                          .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS},
     [GRAPH_CONV] = {.name = "convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_GATED_CONV] = {.name = "gated convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_NGRAM_GATE] = {.name = "n-gram gate", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
+    [GRAPH_NGRAM_CONV] = {.name = "n-gram convolution", .reads = GRAPH_IN | GRAPH_OUT, .writes = GRAPH_OUT},
     [GRAPH_DELTA] = {.name = "delta rule", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_GATE] = {.name = "gate", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_ROUTE] = {.name = "route", .reads = GRAPH_IN, .writes = GRAPH_OUT},

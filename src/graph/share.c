@@ -359,6 +359,8 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_CONV:
     case GRAPH_DELTA:
     case GRAPH_GATED_CONV:
+    case GRAPH_NGRAM_GATE:
+    case GRAPH_NGRAM_CONV:
     case GRAPH_GATE:
     case GRAPH_KEEP:
     case GRAPH_FEATURES:

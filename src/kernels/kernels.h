@@ -231,6 +231,9 @@ struct kernels {
      * lane[j] += lane[j + 64], then 32, .., 1. inv_n = 1.0f / n, made on the host. y may be x. */
     void (*rms_norm)(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps);
 
+    /* sum128 of a[i] * b[i], as ss above. */
+    float (*dot)(const float *a, const float *b, uint32_t n);
+
     /* x[i] = x[i] - mean, mean = sum128 of x[i] (plain sums) * inv_n, rounded each. */
     void (*center)(float *x, uint32_t n, float inv_n);
 

@@ -619,6 +619,37 @@ static void build_gated_conv(struct op_graph *b) {
     graph_op_cache(&b->graph, op, cache);
 }
 
+static struct graph_ngram ngram_of(const struct op_shape *z) {
+    return (struct graph_ngram){.streams = z->heads,
+                                .dim = z->dim,
+                                .taps = z->taps,
+                                .apart = z->used,
+                                .norm = norm_of(z->dim),
+                                .scale = 1.0f / sqrtf((float)z->dim)};
+}
+
+static void build_ngram_gate(struct op_graph *b) {
+    const struct graph_ngram n = ngram_of(b->sizes);
+    const uint32_t all = n.streams * n.dim, stream = add_input(b, all, GRAPH_F32);
+    const uint32_t v = add_filled_output(b, all + n.dim + n.streams);
+    struct graph_op *op = add_op(b, GRAPH_NGRAM_GATE, v, v);
+    op->work = stream;
+    op->ngram = n;
+    for (int i = 0; i < 3; i++)
+        graph_op_weight(&b->graph, op, add_vector(b, all, 1, 0.25f), NULL, 0);
+}
+
+static void build_ngram_conv(struct op_graph *b) {
+    const struct graph_ngram n = ngram_of(b->sizes);
+    const uint32_t all = n.streams * n.dim;
+    const uint32_t cache = add_state(b, (uint64_t)(n.taps - 1) * n.apart * all * sizeof(float));
+    const uint32_t in = add_input(b, all + n.dim + n.streams, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_NGRAM_CONV, in, add_filled_output(b, all));
+    op->ngram = n;
+    graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_F32, n.taps, all, 0), NULL, 0);
+    graph_op_cache(&b->graph, op, cache);
+}
+
 /* K types need widths that are multiples of 256. */
 static const struct op_case cases[] = {
     {"embedding", build_embedding, OP_CASES_BLOCKS, 1, {.in = 512}, {0}},
@@ -718,6 +749,19 @@ static const struct op_case cases[] = {
      13,
      {.out = 300, .taps = 3},
      {.out = 2048, .taps = 4}},
+    {"n-gram gate", build_ngram_gate, OP_CASES_ONE, 42, {.heads = 3, .dim = 270}, {.heads = 4, .dim = 2560}},
+    {"n-gram convolution",
+     build_ngram_conv,
+     OP_CASES_ONE,
+     43,
+     {.heads = 3, .dim = 270, .taps = 4, .used = 3},
+     {.heads = 4, .dim = 2560, .taps = 4, .used = 3}},
+    {"n-gram convolution, far",
+     build_ngram_conv,
+     OP_CASES_ONE,
+     44,
+     {.heads = 2, .dim = 50, .taps = 16, .used = 2},
+     {0}},
     {"gate", build_gate, OP_CASES_ONE, 14, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"gate, gelu", build_gelu_gate, OP_CASES_ONE, 23, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"gate, normed", build_normed_gate, OP_CASES_ONE, 15, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},

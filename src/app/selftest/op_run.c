@@ -403,13 +403,13 @@ stator_status op_run_compare(uint32_t op, const struct device_choice *c, uint32_
     return st;
 }
 
-stator_status op_run_kinds(uint32_t op, uint32_t *kinds, stator_error *e) {
+stator_status op_run_kinds(uint32_t op, uint64_t *kinds, stator_error *e) {
     const struct device_facts cpu = {.host_memory = true};
     struct run r;
     *kinds = 0;
     stator_status st = make_graph(&r, op, &cpu, false, e);
     for (uint32_t i = 0; st == STATOR_OK && i < r.b->graph.n_ops; i++)
-        *kinds |= 1u << r.b->graph.ops[i].kind;
+        *kinds |= UINT64_C(1) << r.b->graph.ops[i].kind;
     run_close(&r);
     return st;
 }

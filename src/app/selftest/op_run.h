@@ -10,7 +10,7 @@
 stator_status op_run_compare(uint32_t op, const struct device_choice *c, uint32_t n, char difference[256],
                              stator_error *e);
 /* The kinds of ops in the case, as bits 1 << GRAPH_.. */
-stator_status op_run_kinds(uint32_t op, uint32_t *kinds, stator_error *e);
+stator_status op_run_kinds(uint32_t op, uint64_t *kinds, stator_error *e);
 
 /* Of one step: the op and those that it can't run without, besides the inputs. */
 struct op_run_time {

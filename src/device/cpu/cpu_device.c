@@ -123,6 +123,8 @@ static size_t norm_stride(const struct device_model *m) {
         if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_MERGE ||
             op->kind == GRAPH_BLEND || op->kind == GRAPH_SPREAD || op->kind == GRAPH_PROJECT)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
+        if (op->kind == GRAPH_NGRAM_GATE)
+            most = ARITH_MAX(most, op->ngram.dim);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));
 }

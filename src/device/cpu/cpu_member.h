@@ -151,6 +151,9 @@ bool cpu_tower_groups_queries(const struct member *m, const struct graph_op *op)
 void cpu_tower_attention(const struct member *m, const struct graph_op *op);
 /* cpu_gated_conv.c */
 void cpu_gated_conv(const struct member *m, const struct graph_op *op);
+/* cpu_ngram.c */
+void cpu_ngram_gate(const struct member *m, const struct graph_op *op);
+void cpu_ngram_conv(const struct member *m, const struct graph_op *op);
 /* cpu_delta.c */
 void cpu_delta_conv(const struct member *m, const struct graph_op *op);
 void cpu_delta_rule(const struct member *m, const struct graph_op *op);

@@ -718,6 +718,8 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_FORMS] = run_forms,
     [GRAPH_SOFTCAP] = run_softcap,
     [GRAPH_GATED_CONV] = cpu_gated_conv,
+    [GRAPH_NGRAM_GATE] = cpu_ngram_gate,
+    [GRAPH_NGRAM_CONV] = cpu_ngram_conv,
     [GRAPH_CENTER] = run_center,
     [GRAPH_EXCHANGED] = cpu_exchange_run,
     [GRAPH_HEADS] = cpu_experts_heads,

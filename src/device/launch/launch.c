@@ -794,6 +794,8 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_EXCHANGED] = add_exchange,
     [GRAPH_SOFTCAP] = add_softcap,
     [GRAPH_GATED_CONV] = launch_gated_conv,
+    [GRAPH_NGRAM_GATE] = launch_ngram_gate,
+    [GRAPH_NGRAM_CONV] = launch_ngram_conv,
     [GRAPH_CENTER] = add_center,
     [GRAPH_GELU] = launch_gelu,
     [GRAPH_MERGE] = launch_merge,

@@ -84,6 +84,8 @@ struct launch_states {
     F(keep, KEEP)                                                                                            \
     F(conv, CONV)                                                                                            \
     F(gated_conv, GATED_CONV)                                                                                \
+    F(ngram_gate, NGRAM_GATE)                                                                                \
+    F(ngram_conv, NGRAM_CONV)                                                                                \
     F(delta, DELTA)                                                                                          \
     F(gate, GATE)                                                                                            \
     F(attention, ATTENTION)                                                                                  \

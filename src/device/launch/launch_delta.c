@@ -1,4 +1,4 @@
-/* Delta-net layers, gated convolutions and gates as launches. No state. */
+/* Delta-net layers, gated convolutions, n-gram embeddings and gates as launches. No state. */
 #include "device/launch/launch_parts.h"
 
 #include "kernels/shared/delta.h"
@@ -99,6 +99,54 @@ stator_status launch_gated_conv(struct launch_list *b, uint32_t op) {
     args.block_bytes = state.block_bytes;
     args.cache = state.cache;
     launch_put_gated_conv(b, launch_add(b, LAUNCH_GATED_CONV, op, OPENCL_CONV_PART, b->rows * parts), &args);
+    return STATOR_OK;
+}
+
+stator_status launch_ngram_gate(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_ngram *n = &o->ngram;
+    CHECK(o->in == o->out && b->g->values[o->work].width == n->streams * n->dim);
+    launch_put_ngram_gate(b,
+                          launch_add(b, LAUNCH_NGRAM_GATE, op, OPENCL_GROUP, (uint64_t)b->rows * n->streams),
+                          &(struct launch_ngram_gate_arguments){
+                              .in = launch_floats(b, o->in),
+                              .stream = launch_floats(b, o->work),
+                              .key_weight = launch_plain_weight(b, o->weight[0]),
+                              .stream_weight = launch_plain_weight(b, o->weight[1]),
+                              .conv_weight = launch_plain_weight(b, o->weight[2]),
+                              .streams = n->streams,
+                              .dim = n->dim,
+                              .inv_n = n->norm.inv_width,
+                              .eps = n->norm.eps,
+                              .scale = n->scale,
+                              .lane = 128 * sizeof(float),
+                          });
+    return STATOR_OK;
+}
+
+stator_status launch_ngram_conv(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_ngram *n = &o->ngram;
+    const uint64_t parts = arith_ceil_div((uint64_t)n->streams * n->dim, OPENCL_CONV_PART);
+    struct launch_states state;
+    struct launch_ngram_conv_arguments args = {
+        .in = launch_floats(b, o->in),
+        .out = launch_floats(b, o->out),
+        .streams = n->streams,
+        .dim = n->dim,
+        .taps = n->taps,
+        .apart = n->apart,
+    };
+    CHECK(b->g->values[o->out].width == n->streams * n->dim);
+    stator_status st = taps_of(b, o, &args.weights, &args.panel);
+    if (st == STATOR_OK)
+        st = launch_states_of(b, o, &state);
+    if (st != STATOR_OK)
+        return st;
+    args.state = state.base;
+    args.block_bytes = state.block_bytes;
+    args.cache = state.cache;
+    launch_put_ngram_conv(b, launch_add(b, LAUNCH_NGRAM_CONV, op, OPENCL_CONV_PART, b->rows * parts), &args);
     return STATOR_OK;
 }
 

@@ -38,6 +38,8 @@ enum {
     LAUNCH_KEEP,
     LAUNCH_CONV,
     LAUNCH_GATED_CONV,
+    LAUNCH_NGRAM_GATE,
+    LAUNCH_NGRAM_CONV,
     LAUNCH_DELTA,
     LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
     LAUNCH_SSD,
@@ -103,6 +105,8 @@ stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, s
 stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, struct launch_states *out);
 stator_status launch_conv(struct launch_list *b, uint32_t op);
 stator_status launch_gated_conv(struct launch_list *b, uint32_t op);
+stator_status launch_ngram_gate(struct launch_list *b, uint32_t op);
+stator_status launch_ngram_conv(struct launch_list *b, uint32_t op);
 stator_status launch_delta(struct launch_list *b, uint32_t op);
 /* Of a MATMUL or EXPERTS with RELU2, behind the product: its value's floats, `each` rows of a token. */
 void launch_relu2(struct launch_list *b, uint32_t op, uint32_t each);

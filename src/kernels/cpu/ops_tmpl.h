@@ -12,7 +12,8 @@ VEC_INLINE void ops_norm_part(float *y, const float *x, const float *w, const ui
     vec_store_n(y, n, vec_mul(vec_mul(vec_load_n(x, n), r), vec_load_n(w, n)));
 }
 
-static void ops_rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
+/* sum128 of products; a and b may be one row. */
+VEC_INLINE float ops_products(const float *a, const float *b, uint32_t n) {
     vec lane[128 / VEC];
     uint32_t i = n - n % 128;
     VEC_REPEAT
@@ -23,10 +24,8 @@ static void ops_rms_norm(float *y, const float *x, const float *w, uint32_t n, f
             sum[j] = vec_zero();
         for (uint32_t at = first; at < i; at += 128) {
             VEC_REPEAT
-            for (int j = 0; j < 8; j++) {
-                const vec v = vec_load(x + at + VEC * j);
-                sum[j] = vec_fma(v, v, sum[j]);
-            }
+            for (int j = 0; j < 8; j++)
+                sum[j] = vec_fma(vec_load(a + at + VEC * j), vec_load(b + at + VEC * j), sum[j]);
         }
         VEC_REPEAT
         for (int j = 0; j < 8; j++)
@@ -34,13 +33,21 @@ static void ops_rms_norm(float *y, const float *x, const float *w, uint32_t n, f
     }
     for (int j = 0; i < n; j++) { /* zeros change no sum */
         const uint32_t here = n - i < VEC ? n - i : VEC;
-        const vec v = vec_load_n(x + i, here);
-        lane[j] = vec_fma(v, v, lane[j]);
+        lane[j] = vec_fma(vec_load_n(a + i, here), vec_load_n(b + i, here), lane[j]);
         i += here;
     }
-    const float mean = vec_sum128(lane) * inv_n;
+    return vec_sum128(lane);
+}
+
+static float ops_dot(const float *a, const float *b, uint32_t n) {
+    return ops_products(a, b, n);
+}
+
+static void ops_rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
+    const float mean = ops_products(x, x, n) * inv_n;
     const vec r = vec_set(num_rsqrt(mean + eps));
-    for (i = 0; n - i >= VEC; i += VEC)
+    uint32_t i = 0;
+    for (; n - i >= VEC; i += VEC)
         ops_norm_part(y + i, x + i, w + i, VEC, r);
     if (i < n)
         ops_norm_part(y + i, x + i, w + i, n - i, r);
@@ -255,6 +262,7 @@ static uint32_t ops_argmax(const float *x, uint32_t n, bool *finite) {
 void TIER(init)(struct kernels *k) {
     k->tier = TIER_NAME;
     k->rms_norm = ops_rms_norm;
+    k->dot = ops_dot;
     k->center = ops_center;
     k->quantise32 = ops_quantise32;
     k->quantise256 = ops_quantise256;

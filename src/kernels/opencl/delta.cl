@@ -124,6 +124,47 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void gated_conv(CL_ARGUMEN
     }
 }
 
+/* x += the value times its factor, and the convolution, of n-gram embeddings (graph.h). A group has
+ * OPENCL_CONV_PART channels of a token, as that of gated_conv does. in: what ngram_gate left. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void ngram_conv(CL_ARGUMENTS(NGRAM_CONV)) {
+    uint width = streams * dim, stride = width + dim + streams, back = (taps - 1) * apart;
+    uint parts = cl_ceil_div(width, (uint)OPENCL_CONV_PART);
+    uint me = get_local_id(0), items = get_local_size(0);
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
+        uint t = item / parts, first = item % parts * OPENCL_CONV_PART;
+        uint end_channel = min(first + (uint)OPENCL_CONV_PART, width);
+        global const struct step_chunk *chunk = cl_chunk_of(step, false, t);
+        global float *kept = (global float *)(state + cl_table(step, cache, chunk->slot)[0] * block_bytes);
+        global const float *rows = in + chunk->first * stride;
+        bool begins = t == chunk->first;
+        if (!begins && t - chunk->first < back)
+            continue;
+        uint end = begins ? chunk->first + min(chunk->n, max(back, 1u)) : t + 1;
+        for (uint channel = first + me; channel < end_channel; channel += items) {
+            global const float *w = weights + channel / 16 * panel + channel % 16;
+            uint h = channel / dim;
+            for (uint token = t; token < end; token++) {
+                uint at = token - chunk->first;
+                float sum = 0.0f;
+                for (uint j = 0; j < taps; j++) {
+                    uint from = at + j * apart; /* among those kept, and then the chunk's */
+                    float p = from < back ? kept[from * width + channel] : rows[(from - back) * stride + channel];
+                    sum = fma(w[16 * j], p, sum);
+                }
+                global const float *row = rows + at * stride;
+                float value = row[width + channel - h * dim] * row[width + dim + h];
+                global float *x = out + token * width + channel;
+                *x = *x + (value + num_silu(sum));
+            }
+            for (uint i = 0; begins && i < back; i++) {
+                uint from = i + chunk->n - chunk->tested;
+                kept[i * width + channel] =
+                    from < back ? kept[from * width + channel] : rows[(from - back) * stride + channel];
+            }
+        }
+    }
+}
+
 /* Items of a group: those of a column have a quarter of its rows each, every fourth. */
 #define LANES 4
 #define ITEMS (DELTA_BLOCK * LANES)

@@ -2,6 +2,7 @@
  * where rows are few, for each part of a row, all of which make the row's sum. */
 #include "kernels/opencl/cl_heads.h"
 #include "kernels/shared/experts.h"
+#include "kernels/shared/ngram_gate.h"
 
 /* Group: what a row's values are multiplied by, before their weights. */
 static inline float norm_factor(global const float *from, uint width, local float *lane, float inv_n,
@@ -65,6 +66,48 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
                 cl_quantise_forms(&o, 2 * row + 1, at, tile, here, false, work);
             }
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Of an n-gram embedding (graph.h), a group per stream of a token. in: rows of the streams' keys, the value, and a
+ * factor of each stream. Local: lane 128 floats. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void ngram_gate(CL_ARGUMENTS(NGRAM_GATE)) {
+    uint me = get_local_id(0), items = get_local_size(0), keys = streams * dim;
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * streams; item += get_num_groups(0)) {
+        uint t = item / streams, h = item % streams, first = h * dim;
+        global float *row = in + t * (keys + dim + streams), *key = row + first;
+        global const float *value = row + keys, *x = stream + t * keys + first;
+        float of_key = norm_factor(key, dim, lane, inv_n, eps);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float of_x = norm_factor(x, dim, lane, inv_n, eps);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint j = me; j < 128; j += items) {
+            float sum = 0.0f;
+            for (uint i = j; i < dim; i += 128) {
+                float a = key[i] * of_key * key_weight[first + i];
+                float b = x[i] * of_x * stream_weight[first + i];
+                sum = fma(a, b, sum);
+            }
+            lane[j] = sum;
+        }
+        cl_sum128(lane, 1);
+        float factor = ngram_gate_of(lane[0], scale);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint j = me; j < 128; j += items) {
+            float sum = 0.0f;
+            for (uint i = j; i < dim; i += 128) {
+                float v = value[i] * factor;
+                sum = fma(v, v, sum);
+            }
+            lane[j] = sum;
+        }
+        cl_sum128(lane, 1);
+        float r = num_rsqrt(lane[0] * inv_n + eps);
+        for (uint i = me; i < dim; i += items)
+            key[i] = value[i] * factor * r * conv_weight[first + i];
+        if (me == 0)
+            row[keys + dim + h] = factor;
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -203,6 +203,23 @@
     X(BUFFER, uchar, state)                                                                                  \
     X(U32, block_bytes) X(U32, cache) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_NGRAM_GATE(X)                                                                       \
+    X(BUFFER, float, in)                                                                                     \
+    X(BUFFER, const float, stream)                                                                           \
+    X(BUFFER, const float, key_weight)                                                                       \
+    X(BUFFER, const float, stream_weight)                                                                    \
+    X(BUFFER, const float, conv_weight)                                                                      \
+    X(U32, streams) X(U32, dim) X(F32, inv_n) X(F32, eps) X(F32, scale) X(LOCAL, float, lane)
+
+#define KERNEL_ARGUMENTS_NGRAM_CONV(X)                                                                       \
+    X(BUFFER, const float, in)                                                                               \
+    X(BUFFER, float, out)                                                                                    \
+    X(BUFFER, const float, weights)                                                                          \
+    X(U32, panel)                                                                                            \
+    X(U32, streams)                                                                                          \
+    X(U32, dim)                                                                                              \
+    X(U32, taps) X(U32, apart) X(BUFFER, uchar, state) X(U32, block_bytes) X(U32, cache)
+
 #define KERNEL_ARGUMENTS_DELTA(X)                                                                            \
     X(BUFFER, const float, in)                                                                               \
     X(U32, in_width)                                                                                         \

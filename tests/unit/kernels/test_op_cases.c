@@ -5,6 +5,8 @@
 #include "app/selftest/op_run.h"
 #include "kernels/kernels.h"
 
+#define BIT(kind) (UINT64_C(1) << (kind))
+
 static void each_tier(void **state) {
     (void)state;
     struct device_choice tiers[KERNELS_TIERS];
@@ -38,17 +40,17 @@ static void names_are_unique(void **state) {
  * of op needs a row. */
 static void every_kind_has_a_case(void **state) {
     (void)state;
-    uint32_t all = 1u << GRAPH_FEATURES | 1u << GRAPH_PAIR | 1u << GRAPH_KEEP | 1u << GRAPH_LAND |
-                   1u << GRAPH_SEND | 1u << GRAPH_EXCHANGED;
+    uint64_t all = BIT(GRAPH_FEATURES) | BIT(GRAPH_PAIR) | BIT(GRAPH_KEEP) | BIT(GRAPH_LAND) |
+                   BIT(GRAPH_SEND) | BIT(GRAPH_EXCHANGED);
     for (uint32_t i = 0; i < op_cases_count(); i++) {
-        uint32_t kinds = 0;
+        uint64_t kinds = 0;
         stator_error e = {0};
         if (op_run_kinds(i, &kinds, &e) != STATOR_OK)
             fail_msg("%s", e.text);
         all |= kinds;
     }
     for (uint32_t k = 0; k < GRAPH_KINDS; k++)
-        if ((all & 1u << k) == 0)
+        if ((all & BIT(k)) == 0)
             fail_msg("no case has an op '%s'", graph_kind_info((enum graph_kind)k)->name);
 }
 

@@ -7,11 +7,15 @@
 
 #include <string.h>
 
-static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
+static float dot(const float *a, const float *b, uint32_t n) {
     float lane[128] = {0};
     for (uint32_t i = 0; i < n; i++)
-        lane[i % 128] = fmaf(x[i], x[i], lane[i % 128]);
-    float mean = num_sum128(lane) * inv_n;
+        lane[i % 128] = fmaf(a[i], b[i], lane[i % 128]);
+    return num_sum128(lane);
+}
+
+static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
+    float mean = dot(x, x, n) * inv_n;
     float r = num_rsqrt(mean + eps);
     for (uint32_t i = 0; i < n; i++)
         y[i] = (x[i] * r) * w[i];
@@ -166,6 +170,7 @@ static void what_is_left(float *y, const float *x, const int8_t *q, const float 
 void scalar_init(struct kernels *k) {
     k->tier = "scalar";
     k->rms_norm = rms_norm;
+    k->dot = dot;
     k->center = center;
     k->quantise32 = quantise32;
     k->quantise256 = quantise256;
