@@ -6,6 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:fast_unwind_on_malloc=0:verify_asan_link_order=0
 sanitized && export HWLOC_COMPONENTS=-opencl,-levelzero # which MPI_Init would open in a way that they refuse
 two='cluster.stages=a = cpu:0; b = cpu:0'
+halves='cluster.stages=a = cpu:0, cpu:1; b = cpu:0, cpu:1' # with devices.split=tensor
 if [ "$mpi_kind" = mpich ]; then
     mpi_name='MPICH Version: ' mpi_grows=1000000 mpi_own=()
 else

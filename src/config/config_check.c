@@ -154,11 +154,11 @@ static stator_status check_stages(struct check *p) {
 
 static stator_status check_tensor(struct check *p) {
     const struct config *c = p->c;
-    if (c->cluster.n > 0)
+    if (c->cluster.n > 0 && c->devices.n == c->cluster.n)
         return problem(
             p, CONFIG_DEVICES_SPLIT,
-            "is \"tensor\": that is for the devices of one machine, and cluster.stages has several "
-            "hosts; take \"auto\"");
+            "is \"tensor\": the devices of a host divide its layers, and no host of cluster.stages "
+            "has two devices; take \"auto\"");
     if (c->devices.n < 2)
         return problem(p, CONFIG_DEVICES_SPLIT,
                        "is \"tensor\": that needs two devices or more by name: set devices.use");
@@ -204,6 +204,17 @@ static stator_status check_split(struct check *p) {
     return STATOR_OK;
 }
 
+/* Over several hosts, whose devices are the groups. One group: nothing was said of them. */
+static stator_status check_host_groups(const struct check *p) {
+    struct config *c = p->c;
+    if (c->devices.n_groups != 1 && c->devices.n_groups != c->cluster.n)
+        return problem(p, CONFIG_DEVICES_GROUPS,
+                       "has another number of groups than cluster.stages has hosts, and the devices of each "
+                       "host are one group: leave it out, or give one whole number per host");
+    c->devices.n_groups = c->cluster.n;
+    return STATOR_OK;
+}
+
 static stator_status check_groups(struct check *p) {
     struct config *c = p->c;
     const char *at = c->devices.groups;
@@ -221,6 +232,8 @@ static stator_status check_groups(struct check *p) {
         c->devices.n_groups = c->devices.n_groups == 1 ? c->devices.group_layers[0] : 1;
         c->devices.n_group_layers = 0;
     }
+    if (c->devices.tensor && c->cluster.n > 0)
+        return check_host_groups(p);
     if (c->devices.n_groups == 1)
         return STATOR_OK;
     if (!c->devices.tensor)

@@ -83,7 +83,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "With split = \"tensor\": how many groups the devices of devices.use form, in their order. "
              "Each group has a range of the layers, by memory and bandwidth, and its devices divide each of "
              "them. With four devices and \"2\" the first two are a group, and the last two. Several "
-             "numbers are one per group, the proportions of the layers: \"20,12\"."},
+             "numbers are one per group, the proportions of the layers: \"20,12\". With cluster.stages "
+             "the devices of each host are a group."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help = "The devices of a machine as `stator devices --save` writes them: "
@@ -101,7 +102,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .unit = "",
          .help = "Hosts that compute the model one after the other, with stator-mpi (`stator help "
                  "hosts`): ( { host = \"a\"; devices = \"cpu:0\" }, .. ), or as text \"a = cpu:0; b = "
-                 "level_zero:0, level_zero:1\". Rank r takes stage r. devices.use must then be \"auto\"."},
+                 "level_zero:0, level_zero:1\". Rank r takes stage r. devices.use must then be \"auto\". "
+                 "With devices.split = \"tensor\" the devices of a host divide each of its layers."},
     [CONFIG_MEMORY_CONTEXT] =
         {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
          .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",

@@ -49,6 +49,7 @@ struct device_notes {
 struct device_serving {
     const struct device_stage *stages; /* by device of the run */
     uint32_t first, end, all;          /* this rank has the devices first .. end - 1 of `all` */
+    bool together;                     /* they are a group of a tensor split */
     uint64_t deadline_ns;              /* rank 0 is lost when it is silent for so long */
     const struct device_notes *notes;
     void *memory; /* of device_cluster_serve_bytes */

@@ -24,8 +24,8 @@
  *                         given_bytes_per_row: of logits, exchanges_per_token, route: "direct",
  *                         "staged" or "by probe", why}, with a tensor split: the device has a share of each
  *                         of those layers, as the others of its group do
- *     to_next             {route: "direct", "staged" or "by probe", why}: to the next device, where that has
- *                         other layers
+ *     to_next             {route: "direct", "staged" or "by probe", why, bytes_per_token}: to the next
+ *                         device, where that has other layers
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
  *                         zero rows in it
  *     kv_bytes_per_token  of one token of one sequence, in this place
@@ -146,7 +146,8 @@ struct plan_place {
     uint64_t kv_per_sequence; /* windows and states; of a draft also its copies of states */
     uint64_t kv_per_checkpoint;
     struct plan_spill spill;
-    struct plan_route to_next;  /* of its copies to the next device, across a boundary of layers */
+    struct plan_route to_next;  /* of its copies to the next device, across a boundary of layers, */
+    uint64_t next_per_token;    /* and bytes of a token's */
     struct plan_route to_group; /* tensor split: to every other device of its group */
 };
 

@@ -139,6 +139,7 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
             json_open_object(j, "to_next");
             json_put_string(j, "route", place->to_next.route);
             json_put_string(j, "why", place->to_next.why);
+            json_put_u64(j, "bytes_per_token", place->next_per_token);
             json_close(j);
         }
     }

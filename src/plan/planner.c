@@ -221,10 +221,12 @@ static void add_route(const struct planning *s, uint32_t from, struct plan_route
 static void add_routes(const struct planning *s, struct plan *p) {
     for (uint32_t i = 0; i < s->n_devices; i++) {
         const uint32_t last = planning_stage_last(s, i);
-        if (planning_group(s) > 1)
+        if (planning_group(s, i) > 1)
             add_route(s, ARITH_MIN(i, last - 1), &p->places[i].to_group);
-        if (i == last && i + 1 < s->n_devices)
+        if (i == last && i + 1 < s->n_devices) {
             add_route(s, i, &p->places[i].to_next);
+            p->places[i].next_per_token = s->devices[i].graph.width * sizeof(float);
+        }
     }
 }
 

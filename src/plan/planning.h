@@ -182,28 +182,52 @@ static inline const struct planning_second *planning_second_of(const struct plan
 }
 
 /* Stages: what a step passes one after the other. A stage is a device, or in a tensor split a group of
- * devices, which work on the step together. */
+ * devices, which work on the step together. Groups have one size, but over several hosts each host's devices
+ * are a group, which may be of one device. */
 static inline uint32_t planning_stages(const struct planning *s) {
     return s->config.devices.tensor ? s->config.devices.n_groups : s->n_devices;
 }
 
-/* Devices of a stage. */
-static inline uint32_t planning_group(const struct planning *s) {
-    return s->n_devices / planning_stages(s);
+/* The first device of a stage; stage = planning_stages(s): n_devices. */
+static inline uint32_t planning_stage_begin(const struct planning *s, uint32_t stage) {
+    const uint32_t stages = planning_stages(s);
+    CHECK(stage <= stages);
+    if (stage == stages)
+        return s->n_devices;
+    if (s->config.devices.tensor && s->config.cluster.n > 0)
+        return s->config.cluster.stage[stage].first;
+    return stage * (s->n_devices / stages);
 }
 
 /* The stage of device i. */
 static inline uint32_t planning_stage(const struct planning *s, uint32_t i) {
-    return i / planning_group(s);
+    uint32_t stage = 0;
+    CHECK(i < s->n_devices);
+    while (planning_stage_begin(s, stage + 1) <= i)
+        stage++;
+    return stage;
 }
 
 /* The first and the last device of device i's stage. */
 static inline uint32_t planning_stage_first(const struct planning *s, uint32_t i) {
-    return planning_stage(s, i) * planning_group(s);
+    return planning_stage_begin(s, planning_stage(s, i));
 }
 
 static inline uint32_t planning_stage_last(const struct planning *s, uint32_t i) {
-    return planning_stage_first(s, i) + planning_group(s) - 1;
+    return planning_stage_begin(s, planning_stage(s, i) + 1) - 1;
+}
+
+/* Devices of device i's stage. */
+static inline uint32_t planning_group(const struct planning *s, uint32_t i) {
+    return planning_stage_last(s, i) - planning_stage_first(s, i) + 1;
+}
+
+/* Devices of the largest stage. */
+static inline uint32_t planning_largest_group(const struct planning *s) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        most = ARITH_MAX(most, planning_group(s, i));
+    return most;
 }
 
 /* Whose layers device i has. */

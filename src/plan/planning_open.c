@@ -25,7 +25,7 @@
 static void lay_out_graph(struct planning *s, struct carve *c, const struct shape *shape) {
     struct graph *g = &s->devices[0].graph;
     if (s->config.devices.tensor)
-        arch_layout_shares(g, c, shape, planning_stages(s), planning_group(s));
+        arch_layout_shares(g, c, shape, planning_stages(s), planning_largest_group(s));
     else
         arch_layout(g, c, shape, s->n_devices);
 }
@@ -305,7 +305,9 @@ static stator_status choose_stages(struct planning *s, const struct device_optio
     for (uint32_t r = 0; r < c->cluster.n && st == STATOR_OK; r++) {
         for (uint32_t k = 0; k < c->cluster.stage[r].n && st == STATOR_OK; k++) {
             const uint32_t i = c->cluster.stage[r].first + k;
-            struct device_choice choice = {.tier = "remote", .where = {r, i, r == 1 && k == 0, k == 0}};
+            const bool follows = c->devices.tensor && k > 0;
+            struct device_choice choice = {.tier = "remote",
+                                           .where = {r, i, r == 1 && k == 0, k == 0, follows}};
             char name[sizeof choice.facts.name];
             snprintf(name, sizeof name, "%.15s/%.15s", c->cluster.stage[r].host, c->devices.list[i].name);
             if (r == s->stage)
@@ -367,8 +369,8 @@ static struct device_options options_of(const struct config *c, uint32_t stage) 
     uint32_t end = c->cluster.n > 0 ? first + c->cluster.stage[stage].n : c->devices.n;
     for (uint32_t i = first; i < end; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
-    if (c->devices.tensor) /* a group has one team */
-        o.cpu_devices = ARITH_MIN(o.cpu_devices, c->devices.n_groups);
+    if (c->devices.tensor) /* a group has one team; each host is one group */
+        o.cpu_devices = ARITH_MIN(o.cpu_devices, c->cluster.n > 0 ? 1u : c->devices.n_groups);
     o.cpu_devices +=
         device_cluster().crowded; /* another rank's: two on one processor must not be pinned there */
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
@@ -492,9 +494,11 @@ static stator_status join_devices(struct planning *s, stator_error *e) {
         if (s->devices[i].facts.host_memory != host)
             return error_set(e, STATOR_USAGE,
                              "devices.split = \"tensor\": %s and %s are of two kinds, and a layer is divided "
-                             "among GPUs or among CPU devices: take \"auto\", or set devices.groups so that "
-                             "they are in different groups",
-                             s->devices[first].facts.name, s->devices[i].facts.name);
+                             "among GPUs or among CPU devices: take \"auto\", or %s",
+                             s->devices[first].facts.name, s->devices[i].facts.name,
+                             s->config.cluster.n > 0
+                                 ? "give each host of cluster.stages devices of one kind"
+                                 : "set devices.groups so that they are in different groups");
         if (host && s->config.transfer.mode == CONFIG_TRANSFER_STAGED)
             return error_set(e, STATOR_USAGE,
                              "transfer.mode is \"staged\", but the CPU devices of devices.split = \"tensor\" "

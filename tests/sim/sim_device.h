@@ -54,12 +54,14 @@ struct sim_device {
     struct sim_device *next;            /* of the same host */
     const struct device_link *in, *out; /* to other hosts, over windows; or NULL */
     uint32_t index;
-    const struct sim_shape *shape; /* of its model */
-    uint32_t stage;                /* whose values it has: the devices of a group have the same ones, */
-    struct sim_device *first;      /* and the first of them gets those of the stage before */
-    uint64_t bytes;                /* of slices */
-    uint8_t *kv[SIM_SLICES];       /* of the caches; a block's cells are at the begin of its first unit */
+    const struct sim_shape *shape;    /* of its model */
+    uint32_t stage;                   /* whose values it has: the devices of a group have the same ones, */
+    struct sim_device *first;         /* and the first of them gets those of the stage before */
+    const struct device_group *group; /* or NULL */
+    uint64_t bytes;                   /* of slices */
+    uint8_t *kv[SIM_SLICES];          /* of the caches; a block's cells are at the begin of its first unit */
     uint32_t submits, steps, bodies, tails;
+    uint32_t nth[2]; /* submits with that of the slot */
     bool lost;
     enum sim_slot_state state[2];
     uint64_t ends_ns[2], ended_ns;
@@ -97,6 +99,7 @@ static struct {
     struct stator *s;
     struct sim_shape shape, draft; /* of the model, and of the draft model if there is one */
     struct sim_device *devices[SIM_DEVICES + 1];
+    uint32_t stage[SIM_DEVICES]; /* of each device of the model */
     /* The text that a request has by the naive model; NULL: there is no such request. */
     const struct sim_text *(*text_of)(uint64_t id);
     enum sim_fault fault;
@@ -674,6 +677,7 @@ static stator_status sim_prepare(struct device *d, const struct device_setup *s,
     f->in = s->in != NULL && !s->in->direct ? s->in : NULL;
     f->out = s->out != NULL && !s->out->direct ? s->out : NULL;
     f->next = s->out != NULL && s->out->direct ? sim_self(s->out->peer) : NULL;
+    f->group = s->group;
     f->first = s->group != NULL ? sim_self(s->group->devices[0]) : f;
     CHECK(f->model.graph->width * sizeof(float) >= sizeof(uint64_t));
     for (uint32_t c = 0; c < f->model.graph->n_caches; c++)
@@ -715,10 +719,19 @@ static stator_status sim_submit(struct device *d, uint32_t slot, stator_error *e
         memset(f->pinned + f->at.logits[slot], 0xFF,
                f->model.graph->values[f->model.graph->logits].half_bytes);
     f->state[slot] = SIM_QUEUED;
+    f->nth[slot] = f->submits;
     f->ended_ns = ARITH_MAX(f->ended_ns, sim.now_ns) + 1 + sim_below(sim.longest_ns);
     f->ends_ns[slot] = f->ended_ns;
     f->counters.submits++;
     return STATOR_OK;
+}
+
+/* Devices of a group need each other's values, so a step ends on none before it has begun on all. */
+static bool sim_waits_for_group(const struct sim_device *f, uint32_t slot) {
+    for (uint32_t i = 0; f->group != NULL && i < f->group->count; i++)
+        if (sim_self(f->group->devices[i])->submits < f->nth[slot])
+            return true;
+    return false;
 }
 
 static stator_status sim_wait(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
@@ -726,13 +739,13 @@ static stator_status sim_wait(struct device *d, uint32_t slot, uint64_t timeout_
     struct sim_device *f = sim_self(d);
     CHECK(f->state[slot] != SIM_FREE);
     const uint64_t until = sim.now_ns + timeout_ns;
-    const bool hangs = sim_hangs(f);
+    const bool hangs = sim_hangs(f), stays = hangs || sim_waits_for_group(f, slot);
     sim.faulted = sim.faulted || (hangs && f->state[slot] == SIM_QUEUED);
     sim_reach(SIM_DEVICE_HANGS, hangs && f->state[slot] == SIM_QUEUED);
     sim.now_ns = timeout_ns == 0 ? sim.now_ns
-                 : hangs         ? until
+                 : stays         ? until
                                  : ARITH_MIN(until, ARITH_MAX(f->ends_ns[slot], sim.now_ns));
-    if (f->state[slot] == SIM_QUEUED && !hangs && !f->lost && f->ends_ns[slot] <= sim.now_ns) {
+    if (f->state[slot] == SIM_QUEUED && !stays && !f->lost && f->ends_ns[slot] <= sim.now_ns) {
         /* What is before it in the queue comes first. */
         if (sim_end_before(f, f->ends_ns[slot]))
             sim_end(f, slot);
@@ -845,7 +858,7 @@ stator_status device_open(const struct device_opening *o, struct device **out, s
     f->facts = o->choice->facts;
     f->index = o->choice->where[0];
     f->shape = f->index == SIM_DRAFTS_ON ? &sim.draft : &sim.shape;
-    f->stage = f->index == SIM_DRAFTS_ON ? 0 : f->index / ARITH_MAX(m->graph->want.share.count, 1u);
+    f->stage = f->index == SIM_DRAFTS_ON ? 0 : sim.stage[f->index];
     device_pinned_lay_out(&f->facts, m, &f->at);
     sim.devices[f->index] = f;
     *out = &f->device;

@@ -106,17 +106,17 @@ static void sim_choose(char sets[SIM_SETS][64], const char *list[SIM_SETS]) {
     sim.fault_nth = 1 + (uint32_t)sim_below(sim_below(2) ? 10 : 200);
 }
 
-/* Of n stages, each of `group` devices. */
-static struct sim_shape sim_shape_of(const struct planning_device *devices, uint32_t n, uint32_t group,
-                                     uint32_t vocab, uint32_t context) {
-    struct sim_shape shape = {
-        .n_stages = n, .n_caches = devices[0].graph.n_caches, .vocab = vocab, .context = context};
+/* Of n stages, whose first devices these are. */
+static struct sim_shape sim_shape_of(const struct planning_device *const *devices, uint32_t n, uint32_t vocab,
+                                     uint32_t context) {
+    const struct graph *g = &devices[0]->graph;
+    struct sim_shape shape = {.n_stages = n, .n_caches = g->n_caches, .vocab = vocab, .context = context};
     CHECK(vocab <= SIM_VOCAB && context <= SIM_CONTEXT && n <= SIM_STAGES);
     for (uint32_t c = 0; c < shape.n_caches; c++) {
-        shape.cache[c].kind = devices[0].graph.caches[c].kind;
-        shape.cache[c].window = devices[0].graph.caches[c].window;
+        shape.cache[c].kind = g->caches[c].kind;
+        shape.cache[c].window = g->caches[c].window;
         for (uint32_t d = 0; d < n; d++)
-            shape.cache[c].on[d] = devices[d * group].graph.caches[c].n_layers > 0;
+            shape.cache[c].on[d] = devices[d]->graph.caches[c].n_layers > 0;
     }
     return shape;
 }
@@ -137,6 +137,8 @@ static void sim_open(const char *model, const char *const *list, bool serves, st
     if (serves)
         s->front.bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* as stator_prepare */
     CHECK(s->front.bell.fd >= 0);
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        sim.stage[i] = planning_stage(&s->planning, i);
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     if (start_devices(s, &e) != STATOR_OK)
         sim_fail("%s", e.text);
@@ -152,11 +154,13 @@ static void sim_start(const char *model, const char *const *list, bool serves) {
     stator *s = sim.s;
     if (sim_cluster != NULL)
         sim_cluster->start(model, list);
-    sim.shape = sim_shape_of(s->planning.devices, planning_stages(&s->planning), planning_group(&s->planning),
-                             s->planning.shape->vocab, s->planning.want.context);
+    const struct planning_device *first[DEVICE_MAX + 1], *draft = &s->planning.devices[s->planning.n_devices];
+    for (uint32_t i = 0; i < planning_stages(&s->planning); i++)
+        first[i] = &s->planning.devices[planning_stage_begin(&s->planning, i)];
+    sim.shape = sim_shape_of(first, planning_stages(&s->planning), s->planning.shape->vocab,
+                             s->planning.want.context);
     if (s->planning.draft.gguf != NULL)
-        sim.draft = sim_shape_of(&s->planning.devices[s->planning.n_devices], 1, 1,
-                                 s->planning.draft.shape->vocab, s->planning.want.context);
+        sim.draft = sim_shape_of(&draft, 1, s->planning.draft.shape->vocab, s->planning.want.context);
 }
 
 /* First come, first served: ids ascend. Who reads logits may wait for rows while later ones begin. */

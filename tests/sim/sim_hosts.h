@@ -49,7 +49,7 @@ static struct {
     stator_status status[SIM_RANKS];
     uint32_t kill, kill_at; /* a rank, and the turn of its death; 0: none dies */
     char hash[128], weights[64];
-    uint64_t messages, deaths, questions, notes; /* of all runs */
+    uint64_t messages, deaths, questions, notes, tensor; /* of all runs; tensor: runs with groups */
 } hosts;
 
 /* --- fibers */
@@ -377,29 +377,38 @@ static void hosts_note(const struct stator *s, struct device_note *out) {
     snprintf(out->text, sizeof out->text, "stage %u", s->planning.stage);
 }
 
-/* Two or three hosts, or two of which one has two devices. Nothing of a run over several hosts is tensor,
- * MTP, a draft model or has files. */
+/* Two or three hosts with one device each or two, which have layers or divide them. Nothing of a run over
+ * several hosts is MTP, a draft model or has files. */
 static void hosts_choose(const char **list) {
-    static const char *const stages[] = {
-        "cluster.stages=a=sim:0;b=sim:1", "cluster.stages=a=sim:0,sim:1;b=sim:2",
-        "cluster.stages=a=sim:0;b=sim:1,sim:2", "cluster.stages=a=sim:0;b=sim:1;c=sim:2"};
-    const uint32_t which = (uint32_t)sim_below(4);
+    static const struct {
+        const char *stages;
+        uint32_t hosts, devices;
+    } runs[] = {{"cluster.stages=a=sim:0;b=sim:1", 2, 2},
+                {"cluster.stages=a=sim:0,sim:1;b=sim:2", 2, 3},
+                {"cluster.stages=a=sim:0;b=sim:1,sim:2", 2, 3},
+                {"cluster.stages=a=sim:0;b=sim:1;c=sim:2", 3, 3},
+                {"cluster.stages=a=sim:0,sim:1;b=sim:2,sim:3", 2, 4},
+                {"cluster.stages=a=sim:0;b=sim:1,sim:2;c=sim:3", 3, 4}};
+    const uint32_t which = (uint32_t)sim_below(6);
+    const bool tensor = runs[which].devices > runs[which].hosts && sim_below(2) == 0;
     uint32_t n = 0;
     for (; list[n] != NULL; n++) {
         if (strncmp(list[n], "devices.use=", 12) == 0)
-            list[n] = stages[which];
+            list[n] = runs[which].stages;
         else if (strncmp(list[n], "devices.split=", 14) == 0)
-            list[n] = "devices.split=auto";
+            list[n] = tensor ? "devices.split=tensor" : "devices.split=auto";
         else if (strncmp(list[n], "devices.groups=", 15) == 0)
             list[n] = "devices.groups=1";
     }
-    list[n] = "devices.facts=a/sim:0=1GiB;a/sim:1=1GiB;b/sim:1=1GiB;b/sim:2=1GiB;c/sim:2=1GiB";
+    list[n] = "devices.facts=a/sim:0=1GiB;a/sim:1=1GiB;b/sim:1=1GiB;b/sim:2=1GiB;b/sim:3=1GiB;c/sim:2=1GiB;"
+              "c/sim:3=1GiB";
     list[n + 1] = "devices.deadline=3"; /* so that a rank that is not heard of is lost within a run */
     list[n + 2] = NULL;
-    hosts.n = which == 3 ? 3 : 2;
+    hosts.n = runs[which].hosts;
+    hosts.tensor += tensor;
     hosts.kill = sim_below(8) == 0 ? 1 + (uint32_t)sim_below(hosts.n - 1) : 0;
     hosts.kill_at = (uint32_t)sim_below(SIM_TURNS);
-    sim.fault_device = (uint32_t)sim_below(which == 0 ? 2 : 3);
+    sim.fault_device = (uint32_t)sim_below(runs[which].devices);
     files.on = false;
 }
 

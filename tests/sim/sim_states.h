@@ -153,7 +153,7 @@ static inline void sim_note_states(const struct stator *s, bool sleeps) {
     sim_reach(SIM_TWO_STEPS, s->run.next_step - s->run.first_step == 2);
     sim_reach(SIM_FOUR_STEPS, s->run.next_step - s->run.first_step == 4);
     sim_reach(SIM_ALL_DEVICES_WORK, working == 3);
-    sim_reach(SIM_GROUPS_WORK, planning_group(&s->planning) > 1 && working == 2);
+    sim_reach(SIM_GROUPS_WORK, planning_largest_group(&s->planning) > 1 && working == 2);
     sim_reach(SIM_ENGINE_SLEEPS, sleeps && running > 0);
     if (s->run.next_step == s->run.first_step)
         return;

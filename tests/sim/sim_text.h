@@ -17,7 +17,7 @@
 
 #include "engine/engine.h"
 
-enum { SIM_CONTEXT = 256, SIM_DEVICES = 4, SIM_STAGES = 3, SIM_VOCAB = 128 };
+enum { SIM_CONTEXT = 256, SIM_DEVICES = 4, SIM_STAGES = 4, SIM_VOCAB = 128 };
 
 static inline uint64_t sim_mix(uint64_t a, uint64_t b) {
     uint64_t h = (a ^ (b + 0x9E3779B97F4A7C15u)) * 0xBF58476D1CE4E5B9u;

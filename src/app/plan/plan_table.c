@@ -174,8 +174,9 @@ static void print_routes(const struct plan *p, FILE *out) {
         const struct plan_place *place = &p->places[i];
         char given[UNITS_TEXT], received[UNITS_TEXT];
         if (place->to_next.route[0] != '\0')
-            fprintf(out, "copies from %s to %s: %s: %s\n", place->name, p->places[i + 1].name,
-                    place->to_next.route, place->to_next.why);
+            fprintf(out, "copies from %s to %s: %s a token; %s: %s\n", place->name, p->places[i + 1].name,
+                    units_format_size(place->next_per_token, given), place->to_next.route,
+                    place->to_next.why);
         if (place->to_group.route[0] == '\0')
             continue;
         fprintf(out,

@@ -22,7 +22,7 @@ struct remote_device {
     struct device device;
     char name[32];
     uint32_t rank, index;
-    bool after_us, first;
+    bool after_us, first, follows;
     const struct device_link *in;
     struct device_model model;
     uint8_t *step[2];
@@ -104,7 +104,7 @@ static uint64_t host_bytes(const struct device_choice *c, const struct device_mo
 static stator_status prepare(struct device *d, const struct device_setup *s, stator_error *e) {
     struct remote_device *r = self(d);
     r->in = s->in;
-    CHECK(r->in != NULL); /* rank 0 has the first stage */
+    CHECK(r->follows || r->in != NULL); /* rank 0 has the first stage */
     remote_mpi_light_sleeper();
     for (int k = 0; k < 2; k++)
         memcpy(r->step[k], &r->model.step, step_header_bytes(r->model.graph->n_caches));
@@ -144,7 +144,7 @@ static stator_status submit(struct device *d, uint32_t slot, stator_error *e) {
             return st;
     }
     struct remote_command *c = r->command[slot];
-    uint32_t bytes = remote_wire_pack(&r->model, r->step[slot], (uint8_t *)(c + 1));
+    uint32_t bytes = r->follows ? 0 : remote_wire_pack(&r->model, r->step[slot], (uint8_t *)(c + 1));
     *c = (struct remote_command){.kind = REMOTE_STEP, .device = r->index, .slot = slot, .bytes = bytes};
     r->counters.copied_bytes += sizeof *c + bytes;
     return remote_mpi_send(&r->sending[slot], c, sizeof *c + bytes, r->rank, REMOTE_TAG_COMMAND, e);
@@ -350,6 +350,7 @@ static stator_status open_remote(const struct device_opening *o, struct device *
     r->index = c->where[REMOTE_INDEX];
     r->after_us = c->where[REMOTE_AFTER_US] != 0;
     r->first = c->where[REMOTE_FIRST] != 0;
+    r->follows = c->where[REMOTE_FOLLOWS] != 0;
     r->model = *o->model;
     *out = &r->device;
     return STATOR_OK;

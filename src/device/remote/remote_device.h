@@ -10,7 +10,8 @@ enum {
     REMOTE_RANK,
     REMOTE_INDEX,
     REMOTE_AFTER_US, /* 1: the device before it is rank 0's */
-    REMOTE_FIRST     /* 1: of its stage, for which it waits and ends */
+    REMOTE_FIRST,    /* 1: of its stage, for which it waits and ends */
+    REMOTE_FOLLOWS   /* 1: in one group with the device before it, whose steps are its own */
 };
 
 extern const struct device_backend remote_device_backend;

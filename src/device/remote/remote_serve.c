@@ -2,8 +2,8 @@
  * the residual stream goes on to the next rank, ends go back to rank 0.
  *
  * Invariants: steps of a device run in the order of their commands; a step with a body of the stage's first
- * device waits for its residual stream; a slot's buffers are free when its next command comes (pipeline.h).
- */
+ * device waits for its residual stream; devices of a group begin a step together, when all have its command;
+ * a slot's buffers are free when its next command comes (pipeline.h). */
 #include "base/arith.h"
 #include "base/carve.h"
 #include "base/check.h"
@@ -37,6 +37,7 @@ struct stage_device {
 struct stage {
     struct stage_device devices[DEVICE_MAX];
     uint32_t first, n, all;
+    bool together; /* the devices are a group */
     struct remote_receive commands[2 * DEVICE_MAX + 2];
     uint32_t n_commands, next;
     struct remote_receive landing[2]; /* residual streams from the rank before */
@@ -123,6 +124,28 @@ static stator_status pong(struct stage *s, bool notes, stator_error *e) {
     return remote_mpi_send(&s->ponging, &s->pong, sizeof s->pong, 0, REMOTE_TAG_DONE + (int)s->first, e);
 }
 
+/* The next step that the device begins; NULL: none is commanded. */
+static struct order *next_order(struct stage_device *d) {
+    for (uint32_t k = 0; k < d->n_orders; k++)
+        if (!d->orders[k].submitted)
+            return &d->orders[k];
+    return NULL;
+}
+
+/* The step of the command, into its slot. False: it is none of this model. */
+static bool take_step(struct stage *s, uint32_t i, const struct remote_command *c) {
+    const struct stage_device *d = &s->devices[i], *before = d - (i > 0);
+    const struct device_model *m = d->of->model;
+    uint8_t *slot = d->of->device->vtable->step_slot(d->of->device, c->slot);
+    if (!s->together || i == 0)
+        return remote_wire_unpack(m, (const uint8_t *)(c + 1), c->bytes, slot);
+    const uint32_t n = before->n_orders;
+    if (c->bytes > 0 || n == 0 || before->orders[n - 1].submitted || before->orders[n - 1].slot != c->slot)
+        return false; /* the device before has no such step */
+    remote_wire_copy(m, (const uint8_t *)step_of(before, c->slot), slot);
+    return true;
+}
+
 static stator_status obey(struct stage *s, const struct remote_command *c, uint64_t bytes, stator_error *e) {
     if (bytes < sizeof *c || (c->kind == REMOTE_STEP && bytes != sizeof *c + c->bytes) ||
         c->kind > REMOTE_PING)
@@ -138,9 +161,7 @@ static stator_status obey(struct stage *s, const struct remote_command *c, uint6
                          "rank %u: rank 0 commands a step on device %u, slot %u, which is not free here",
                          s->rank, c->device, c->slot);
     struct stage_device *d = &s->devices[i];
-    struct device *device = d->of->device;
-    if (!remote_wire_unpack(d->of->model, (const uint8_t *)(c + 1), c->bytes,
-                            device->vtable->step_slot(device, c->slot)))
+    if (!take_step(s, i, c))
         return error_set(e, STATOR_DEVICE, "rank %u: a step of rank 0 is none of this model", s->rank);
     d->orders[d->n_orders++] = (struct order){.slot = c->slot};
     return STATOR_OK;
@@ -186,10 +207,8 @@ static stator_status settle(MPI_Request *request, const struct stage *s, stator_
     return error_set(e, STATOR_DEVICE, "rank %u: what it sent is not received", s->rank);
 }
 
-static stator_status begin(struct stage *s, uint32_t i, struct order *o, bool *moved, stator_error *e) {
+static stator_status begin(struct stage *s, uint32_t i, struct order *o, stator_error *e) {
     struct stage_device *d = &s->devices[i];
-    if (i == 0 && step_of(d, o->slot)->run_body && !s->landed[o->slot])
-        return STATOR_OK;
     stator_status st = settle(&d->residual[o->slot], s, e);
     if (st == STATOR_OK)
         st = settle(&d->logits[o->slot], s, e);
@@ -197,8 +216,34 @@ static stator_status begin(struct stage *s, uint32_t i, struct order *o, bool *m
     if (st == STATOR_OK)
         st = d->of->device->vtable->submit(d->of->device, o->slot, e);
     o->submitted = true;
-    *moved = true;
     return st;
+}
+
+/* Whether the device has all that its next step needs. */
+static bool can_begin(struct stage *s, uint32_t i) {
+    const struct order *o = next_order(&s->devices[i]);
+    if (o == NULL)
+        return false;
+    return i > 0 || !step_of(&s->devices[0], o->slot)->run_body || s->landed[o->slot];
+}
+
+/* Devices [first, end), which work on a step together, begin their next steps; no step overtakes another. */
+static stator_status begin_next(struct stage *s, uint32_t first, uint32_t end, bool *moved, stator_error *e) {
+    for (;;) {
+        const struct order *o = next_order(&s->devices[first]);
+        for (uint32_t i = first; i < end; i++)
+            if (!can_begin(s, i))
+                return STATOR_OK;
+        const uint32_t slot = o->slot;
+        *moved = true;
+        for (uint32_t i = first; i < end; i++) {
+            struct order *own = next_order(&s->devices[i]);
+            CHECK(own->slot == slot);
+            stator_status st = begin(s, i, own, e);
+            if (st != STATOR_OK)
+                return st;
+        }
+    }
 }
 
 /* The step of the slot has ended: on with it. */
@@ -243,12 +288,8 @@ static stator_status pass_on(struct stage *s, uint32_t i, uint32_t slot, uint64_
 static stator_status run_device(struct stage *s, uint32_t i, bool *moved, stator_error *e) {
     struct stage_device *d = &s->devices[i];
     stator_status st = STATOR_OK;
-    for (uint32_t k = 0; k < d->n_orders && st == STATOR_OK; k++) {
-        if (!d->orders[k].submitted)
-            st = begin(s, i, &d->orders[k], moved, e);
-        if (!d->orders[k].submitted)
-            break; /* no step overtakes another */
-    }
+    if (!s->together || i == 0)
+        st = begin_next(s, i, s->together ? s->n : i + 1, moved, e);
     if (st != STATOR_OK || d->n_orders == 0 || !d->orders[0].submitted)
         return st;
     bool ended = false;
@@ -308,6 +349,7 @@ stator_status device_cluster_serve(const struct device_serving *serving, stator_
     struct stage *s = lay_out(&carve, serving->stages[first].model, serving->end - first);
     s->first = first;
     s->all = serving->all;
+    s->together = serving->together;
     s->notes = serving->notes;
     s->rank = device_cluster().rank;
     for (uint32_t i = 0; i < s->n; i++)

@@ -55,6 +55,24 @@ uint32_t remote_wire_pack(const struct device_model *m, const uint8_t *slot, uin
     return (uint32_t)p.used;
 }
 
+struct copying {
+    const uint8_t *from;
+    uint8_t *to;
+};
+
+static bool copy(void *context, uint8_t *at, uint64_t bytes) {
+    const struct copying *c = context;
+    memcpy(c->to + (at - c->from), at, bytes);
+    return true;
+}
+
+void remote_wire_copy(const struct device_model *m, const uint8_t *from, uint8_t *to) {
+    struct copying c = {from, to};
+    copy(&c, (uint8_t *)from, step_header_bytes(m->step.n_caches));
+    const bool ok = walk((uint8_t *)from, copy, &c);
+    CHECK(ok);
+}
+
 static bool unpack(void *context, uint8_t *at, uint64_t bytes) {
     struct packing *p = context;
     if (padded(bytes) > p->bytes - p->used)

@@ -3,9 +3,11 @@
  * structs.
  *
  *   rank 0 to the rank of a device   struct remote_command, with the packed step; TAG_COMMAND
- *   a stage's rank to the next       rows of the residual stream: float [n_tokens][width]; TAG_RESIDUAL +
- * slot the rank of a device to rank 0   struct remote_done, with the picks; TAG_DONE + device the last rank
- * to rank 0          float [n_rows][vocab], where the step wants logits; TAG_LOGITS + slot */
+ *   a stage's rank to the next       rows of the residual stream: float [n_tokens][width];
+ *                                    TAG_RESIDUAL + slot
+ *   the rank of a device to rank 0   struct remote_done, with the picks; TAG_DONE + device
+ *   the last rank to rank 0          float [n_rows][vocab], where the step wants logits; TAG_LOGITS + slot
+ */
 #ifndef STATOR_DEVICE_REMOTE_WIRE_H
 #define STATOR_DEVICE_REMOTE_WIRE_H
 
@@ -27,7 +29,7 @@ struct remote_command {
     uint32_t kind;
     uint32_t device; /* of all stages */
     uint32_t slot;
-    uint32_t bytes; /* of the packed step behind this */
+    uint32_t bytes; /* of the packed step behind this; 0: it is that of the device before, in one group */
 };
 
 struct remote_done {
@@ -49,5 +51,8 @@ uint64_t remote_wire_most(const struct device_model *m);
 uint32_t remote_wire_pack(const struct device_model *m, const uint8_t *slot, uint8_t *out);
 /* Back into a slot of another device of the model. False: these bytes are no step of it. */
 bool remote_wire_unpack(const struct device_model *m, const uint8_t *in, uint32_t bytes, uint8_t *slot);
+
+/* The step in a slot of one device of the model into a slot of another. */
+void remote_wire_copy(const struct device_model *m, const uint8_t *from, uint8_t *to);
 
 #endif

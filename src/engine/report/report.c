@@ -245,7 +245,7 @@ static void open_route(const struct stator *s, uint32_t from, uint32_t to, const
 static void pairs_to_json(const struct stator *s, uint32_t i, struct json *j) {
     const uint32_t last = planning_stage_last(&s->planning, i);
     for (uint32_t k = planning_stage_first(&s->planning, i); k <= last; k++) {
-        if (k == i)
+        if (k == i || s->planning.devices[i].facts.remote) /* that host knows */
             continue;
         open_route(s, i, k, &s->pairs[i][k], j);
         json_close(j);

@@ -91,10 +91,12 @@ stator_status trace_open(struct stator *s, stator_error *e) {
 
 void trace_routes(struct stator *s) {
     struct trace *t = s->trace;
-    if (t == NULL || t->fd < 0 || planning_group(&s->planning) == 1)
+    if (t == NULL || t->fd < 0)
         return;
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const char *before = "";
+        if (planning_group(&s->planning, i) == 1 || s->planning.devices[i].facts.remote)
+            continue;
         put(t, ",\n{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%u,\"args\":{\"labels\":\"", i);
         const uint32_t last = planning_stage_last(&s->planning, i);
         for (uint32_t k = planning_stage_first(&s->planning, i); k <= last; k++) {

@@ -82,8 +82,10 @@ static stator_status decide_pair(struct stator *s, uint32_t i, uint32_t k, stato
 /* Every ordered pair of a group. CPU devices read each other's memory. */
 static stator_status decide_group(struct stator *s, uint32_t stage, stator_error *e) {
     struct device_group *g = &s->groups[stage];
-    const uint32_t first = stage * planning_group(&s->planning);
+    const uint32_t first = planning_stage_begin(&s->planning, stage);
     stator_status st = STATOR_OK;
+    if (s->planning.devices[first].facts.remote)
+        return STATOR_OK; /* that host decides */
     for (uint32_t i = 0; i < g->count && st == STATOR_OK; i++) {
         for (uint32_t k = 0; k < 3; k++)
             g->window[i][k] = window(s, &s->planning.devices[first + i].group, k);
@@ -118,7 +120,7 @@ static stator_status decide_boundary(struct stator *s, uint32_t i, stator_error 
 stator_status routes_decide(struct stator *s, stator_error *e) {
     const struct planning *p = &s->planning;
     stator_status st = STATOR_OK;
-    for (uint32_t k = 0; k < planning_stages(p) && planning_group(p) > 1 && st == STATOR_OK; k++)
+    for (uint32_t k = 0; k < planning_stages(p) && planning_largest_group(p) > 1 && st == STATOR_OK; k++)
         st = decide_group(s, k, e);
     for (uint32_t i = 0; i + 1 < p->n_devices && st == STATOR_OK; i++)
         if (i == planning_stage_last(p, i))
@@ -131,7 +133,7 @@ void routes_log(const struct stator *s) {
     for (uint32_t i = 0; i < p->n_devices; i++) {
         const uint32_t first = planning_stage_first(p, i), last = planning_stage_last(p, i);
         for (uint32_t k = first; k <= last; k++)
-            if (k != i && !p->devices[i].facts.host_memory)
+            if (k != i && !p->devices[i].facts.host_memory && !p->devices[i].facts.remote)
                 log_route(s, i, k, &s->pairs[i][k]);
         if (i == last && i + 1 < p->n_devices &&
             !(p->devices[i].facts.remote && p->devices[i + 1].facts.remote)) /* those say it themselves */

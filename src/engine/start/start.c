@@ -31,7 +31,7 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
         stator_status st = device_open(&opening, &d->device, e);
         if (st != STATOR_OK)
             return st;
-        if (i < s->planning.n_devices && planning_group(&s->planning) > 1) {
+        if (i < s->planning.n_devices && planning_group(&s->planning, i) > 1) {
             struct device_group *g = &s->groups[planning_stage(&s->planning, i)];
             g->devices[g->count++] = d->device;
         }
@@ -149,7 +149,7 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     if (d->device == NULL)
         return STATOR_OK;
     const bool draft = i >= s->planning.n_devices;
-    const bool shared = !draft && planning_group(&s->planning) > 1;
+    const bool shared = !draft && planning_group(&s->planning, i) > 1;
     if (d->helper != NULL)
         device_helper_attach(d->helper, d->device, (uint8_t *)s->start.staging + p->at_pinned, &p->pinned);
     struct device_setup setup = {.helper = d->helper,

@@ -43,6 +43,7 @@ stator_status thread_serve(struct stator *s, stator_error *e) {
         serving.first = ARITH_MIN(serving.first, i);
         serving.end = i + 1;
     }
+    serving.together = planning_group(&s->planning, serving.first) > 1;
     return device_cluster_serve(&serving, e);
 }
 

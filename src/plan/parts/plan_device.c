@@ -186,7 +186,7 @@ static uint32_t guess_rows(const struct planning_want *want) {
 /* Of device `index` in its group. */
 static struct graph_share share_of(const struct planning *s, uint32_t index) {
     const uint32_t first = planning_stage_first(s, index);
-    struct graph_share share = {.index = index - first, .count = planning_group(s)};
+    struct graph_share share = {.index = index - first, .count = planning_group(s, index)};
     for (uint32_t i = 0; i < share.count; i++)
         share.parts[i] = s->config.devices.n_shares > 0 ? s->config.devices.share[first + i] : 1;
     return share;
@@ -255,7 +255,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
             "model.vision: the first %u layers add features of pictures and must be on one device, "
             "%s has the first %u: give it more (devices.split)",
             gw.pictures - 1, f->name, end);
-    if (s->config.devices.tensor && second == NULL) {
+    if (second == NULL && planning_group(s, index) > 1) {
         gw.share = share_of(s, index);
         gw.lands = !f->host_memory;
     }

@@ -32,7 +32,7 @@ static struct planning_windows next_windows(const struct planning *s, uint32_t i
 /* For what the device gives to the others of its group in one exchange. */
 static struct planning_windows group_windows(const struct planning *s, uint32_t i) {
     const struct graph *g = &s->devices[i].graph;
-    if (planning_group(s) == 1 || !may_be_staged(s, ARITH_MIN(i, planning_stage_last(s, i) - 1)))
+    if (planning_group(s, i) == 1 || !may_be_staged(s, ARITH_MIN(i, planning_stage_last(s, i) - 1)))
         return (struct planning_windows){0};
     return (struct planning_windows){.bytes = arith_round_up(share_given(g), CARVE_ALIGN),
                                      .head_bytes = arith_round_up(share_given_rows(g), CARVE_ALIGN)};

@@ -82,7 +82,7 @@ test_refused() {
 
 test_plan_routes() {
     expect 0 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1
-    cat "$tmp/out" "$tmp/err" | grep -q 'copies from cpu:0 to cpu:1: direct' || fail "no route in the plan"
+    cat "$tmp/out" "$tmp/err" | grep -q 'copies from cpu:0 to cpu:1: .* a token; direct' || fail "no route in the plan"
     expect 0 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1 --set transfer.mode=staged --json
     tr -d ' \n' <"$tmp/out" | grep -q '"to_next":{"route":"staged","why":"transfer.modeis' || fail "no route in the JSON"
     grep -q '"name": "window 0 from cpu:0"' "$tmp/out" || fail "no window in the plan"

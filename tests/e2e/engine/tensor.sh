@@ -35,7 +35,7 @@ test_groups() {
     # Four exchanges of a layer. The first group's also joins embeddings, the second one what its first device gets; then logits.
     printed '^exchanges of cpu:1: 25 a token;'
     printed '^exchanges of cpu:3: 10 a token;'
-    printed '^copies from cpu:1 to cpu:2: direct:'
+    printed '^copies from cpu:1 to cpu:2: [0-9.]+ [KM]iB a token; direct:'
     [ "$(grep -c '^copies' "$tmp/out")" = 1 ] || fail "copies"
     printed '^logits: .* to cpu:3$'
     expect 0 "$stator" plan "${four[@]}" --set devices.groups=3,1 --json
@@ -158,7 +158,7 @@ test_refused() {
     expect 2 "$stator" run $cfg --set devices.use=cpu:0,cpu:1 --set devices.split=tensor --set speculation.mode=mtp -p x
     said 'has no MTP head'
     expect 2 "$stator" plan $cfg --set devices.split=tensor --set 'cluster.stages="a=cpu:0;b=cpu:0"'
-    said 'for the devices of one machine'
+    said 'no host of cluster.stages has two devices'
     expect 2 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1,cpu:2,cpu:3 --set devices.groups=2
     said 'devices.groups .*set devices.split = "tensor" too'
     expect 0 "$stator" plan $cfg --device a=3MiB --device b=3MiB --set devices.split=tensor --set memory.on_oom=spill --set memory.driver_reserve=1MiB

@@ -18,6 +18,78 @@ same() {
 test_demo_has_the_bits_of_one_host() { need_mpi; same configs/demo.gguf; }
 test_hybrid_with_experts_has_them_too() { need_mpi; need_shared oracles/models/qwen35moe.gguf; same "$shared/oracles/models/qwen35moe.gguf"; }
 
+# divided MODEL STAGES...: the devices of a host divide its layers, in steps of one token up to all of them.
+divided() {
+    local model=$1 stages batch
+    shift
+    expect 0 "$stator" logits "$model" --tokens "$ids" --output "$tmp/one" --set devices.use=cpu
+    for stages in "$@"; do
+        for batch in 1 8 512; do
+            expect 0 ranks $(($(tr -cd ';' <<<"$stages" | wc -c) + 1)) "$mpi" logits "$model" --tokens "$ids" --output "$tmp/many" \
+                --set "cluster.stages=$stages" --set memory.batch=$batch --set devices.split=tensor
+            cmp -s "$tmp/one" "$tmp/many" || fail "$model over $stages in steps of $batch: other logits"
+            rm "$tmp/many"
+        done
+    done
+}
+test_devices_of_a_host_divide_its_layers() {
+    need_mpi
+    divided configs/demo.gguf 'a = cpu:0, cpu:1; b = cpu:0, cpu:1' 'a = cpu:0; b = cpu:0, cpu:1' 'a = cpu:0, cpu:1; b = cpu:0' \
+        'a = cpu:0; b = cpu:0, cpu:1, cpu:2; c = cpu:0, cpu:1'
+}
+test_they_divide_hybrid_layers_and_experts() {
+    need_mpi
+    need_shared oracles/models/qwen35moe.gguf
+    divided "$shared/oracles/models/qwen35moe.gguf" 'a = cpu:0, cpu:1; b = cpu:0, cpu:1'
+}
+
+# With drafts, uneven shares and uneven layers.
+test_groups_of_hosts_generate_the_same_text() {
+    need_mpi
+    local what=(run configs/demo.gguf -p "Once upon a time there was a cat. The cat was" -n 40 --temp 0.9 --seed 7 --json --set speculation.mode=ngram)
+    expect 0 "$stator" "${what[@]}"
+    tr -d ' \n\r' <"$tmp/out" | grep -oE '"(ids|tokens)":\[[0-9,]*\]' >"$tmp/one"
+    [ -s "$tmp/one" ] || fail "no ids: $(head -c 300 "$tmp/out")"
+    expect 0 ranks 2 "$mpi" "${what[@]}" --set "$halves" --set devices.split=tensor:3,1,1,1 --set devices.groups=3,1 --report "$tmp/report"
+    tr -d ' \n\r' <"$tmp/out" | grep -oE '"(ids|tokens)":\[[0-9,]*\]' >"$tmp/many"
+    cmp -s "$tmp/one" "$tmp/many" || fail "another text"
+    python3 - "$tmp/report" <<'E' || fail "not this report: $(grep -E -A9 '"(name|from)"' "$tmp/report" | head -60)"
+import json, sys
+report = json.load(open(sys.argv[1]))
+devices = report["devices"]
+assert [d["name"] for d in devices] == ["a/cpu:0", "a/cpu:1", "b/cpu:0", "b/cpu:1"], devices
+assert [(d["first_layer"], d["layers"]) for d in devices] == [(0, 6), (0, 6), (6, 2), (6, 2)], devices
+assert all(d["kernels_executed"] > 100 for d in devices), devices
+routes = [(r["from"], r["to"]) for r in report["routes"]]
+assert routes == [("a/cpu:0", "a/cpu:1"), ("a/cpu:1", "a/cpu:0"), ("a/cpu:1", "b/cpu:0")], routes
+E
+}
+
+test_what_hosts_cannot_divide() {
+    expect 2 "$stator" plan configs/demo.gguf --set "$two" --set devices.split=tensor
+    said 'no host of cluster.stages has two devices'
+    expect 2 "$stator" plan configs/demo.gguf --set "$halves" --set devices.split=tensor --set devices.groups=3
+    said 'the devices of each host are one group'
+    expect 2 "$stator" plan configs/demo.gguf --set "$halves" --set devices.split=tensor:1,1,1
+    said 'one number per device'
+    expect 2 "$stator" plan configs/demo.gguf --set "$halves" --set devices.split=tensor --set speculation.mode=mtp
+    said 'a run over several hosts'
+    expect 2 "$stator" plan configs/demo.gguf --set 'cluster.stages=a = cpu:0, level_zero:0; b = cpu:0' --set devices.split=tensor \
+        --set 'devices.facts=a/level_zero:0=24GiB'
+    said 'give each host of cluster.stages devices of one kind'
+}
+
+# Bytes of each device and host, and what goes over each link.
+test_plan_shows_the_groups_of_hosts() {
+    expect 0 "$stator" plan configs/demo.gguf --set 'cluster.stages=a = cpu:0, cpu:1; b = cpu:0' --set devices.split=tensor
+    printed '^weights on a/cpu:1: share 2 of 2 of layers 0 to '
+    printed '^weights on b/cpu:0: layers '
+    printed '^copies from a/cpu:1 to b/cpu:0: 1.00 KiB a token; staged: over the network'
+    printed '^exchanges of a/cpu:0: .* a token to each other device'
+    printed '^b  *staging'
+    ! grep -q '^exchanges of b/cpu:0' "$tmp/out" || fail "one device exchanges"
+}
+
 test_factors_go_with_their_layers() {
     need_mpi
     "$(dirname "$stator")/tests/test_peer_models" --write "$tmp" >/dev/null || fail "no models"
@@ -261,7 +333,7 @@ test_a_rank_that_refuses_tells_why() {
 lose() {
     local signal=$1 job pid all p
     shift
-    mpi_exec "$@" -n 2 "$mpi" bench configs/demo.gguf -p 0 -n 512 -r 1000 --set "$two" --set devices.deadline=3 >"$tmp/out" 2>"$tmp/err" &
+    mpi_exec "$@" -n 2 "$mpi" bench configs/demo.gguf -p 0 -n 512 -r 1000 --set "${stages:-$two}" --set "devices.split=${split:-auto}" --set devices.deadline=3 >"$tmp/out" 2>"$tmp/err" &
     job=$!
     mpi_told '^model ' # it runs
     pid=$(mpi_rank $job 1)
@@ -275,9 +347,17 @@ lose() {
         timeout 60 tail --pid="$p" -f /dev/null || fail "process $p lives on"
     done
 }
-lost() { said 'b/cpu:0: wait: a step of .* has not ended .*: the rank of that host was stopped or killed'; }
+lost() { said 'b/cpu:[01]: wait: a step of .* has not ended .*: the rank of that host was stopped or killed'; }
 test_a_stopped_rank_is_lost_after_the_deadline() {
     need_mpi
+    lose STOP
+    [ $code = 5 ] || fail "exit $code: $(tail -c 600 "$tmp/err")"
+    lost
+}
+
+test_a_stopped_rank_with_a_group_is_lost_too() {
+    need_mpi
+    local stages=$halves split=tensor
     lose STOP
     [ $code = 5 ] || fail "exit $code: $(tail -c 600 "$tmp/err")"
     lost

@@ -19,7 +19,7 @@ ranks() {
     IFS=';' read -ra part <<<"$stages"
     for ((n = 0; n < ${#part[@]}; n++)); do
         [ $n = 0 ] || job+=(:)
-        job+=(-n 1 env "ZESIM=$small,devices=2,log=$tmp/log.$n$([ $n != "${at:--1}" ] || echo ",$faults")" "$mpi" "$@" --set "cluster.stages=$stages" --set "${described:-$facts}")
+        job+=(-n 1 env "ZESIM=$small,devices=2,log=$tmp/log.$n$([ $n != "${at:--1}" ] || echo ",$faults")" "$mpi" "$@" --set "cluster.stages=$stages" --set "${described:-$facts}" --set "devices.split=${split:-auto}")
     done
     ZE_ENABLE_ALT_DRIVERS="$driver" ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 \
         mpi_exec "${job[@]}"
@@ -44,6 +44,19 @@ same() {
         done
         [ -e "$tmp/log.$(grep -o '[a-c] = level_zero' <<<"$stages" | head -1 | cut -c1 | tr abc 012)" ] || fail "$stages: no driver's log"
     done
+}
+test_gpus_of_a_host_divide_its_layers() {
+    need_both
+    local split=tensor
+    same configs/demo.gguf 'a = level_zero:0, level_zero:1; b = level_zero:0, level_zero:1' 'a = level_zero:0; b = level_zero:0, level_zero:1' \
+        'a = level_zero:0, level_zero:1; b = cpu:0, cpu:1'
+}
+# Its peer waits for it, so the step ends on neither.
+test_a_gpu_of_a_group_that_fails_in_a_step() {
+    need_both
+    local at=1 faults=fault=exec.kernel@200:lost split=tensor
+    expect 5 ranks 'a = level_zero:0; b = level_zero:0, level_zero:1' run configs/demo.gguf -p Once -n 100 --ignore-eos --set devices.deadline=5
+    said 'b/level_zero:[01] \(rank 1\)'
 }
 test_two_ranks() { need_both; same configs/demo.gguf 'a = level_zero:0; b = level_zero:0' 'a = cpu:0; b = level_zero:0' 'a = level_zero:0; b = cpu:0'; }
 test_three_ranks() { need_both; same configs/demo.gguf 'a = level_zero:0; b = level_zero:0, level_zero:1; c = level_zero:0' 'a = level_zero:1; b = cpu:0; c = level_zero:0'; }

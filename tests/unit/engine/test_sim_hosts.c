@@ -22,15 +22,17 @@ static void seeds(void **state) {
     memset(&total, 0, sizeof total);
     const bool fixed = sim_play_seeds(FIXED_SEEDS, add_up);
     print_message(
-        "%llu runs, %llu turns, %llu steps, %llu messages; %llu requests: %llu failed by %llu faults, "
+        "%llu runs (%llu tensor), %llu turns, %llu steps, %llu messages; %llu requests: %llu failed by %llu "
+        "faults, "
         "of them %llu dead ranks; %llu tokens cached, %llu drafts kept; %llu questions, %llu notes\n",
-        (unsigned long long)total.runs, (unsigned long long)sim_turns, (unsigned long long)total.steps,
-        (unsigned long long)hosts.messages, (unsigned long long)total.ended, (unsigned long long)total.failed,
-        (unsigned long long)total.faults, (unsigned long long)hosts.deaths, (unsigned long long)total.cached,
-        (unsigned long long)total.kept, (unsigned long long)hosts.questions, (unsigned long long)hosts.notes);
+        (unsigned long long)total.runs, (unsigned long long)hosts.tensor, (unsigned long long)sim_turns,
+        (unsigned long long)total.steps, (unsigned long long)hosts.messages, (unsigned long long)total.ended,
+        (unsigned long long)total.failed, (unsigned long long)total.faults, (unsigned long long)hosts.deaths,
+        (unsigned long long)total.cached, (unsigned long long)total.kept, (unsigned long long)hosts.questions,
+        (unsigned long long)hosts.notes);
     if (fixed)
         assert_true(total.ended > 1000 && total.failed > 100 && total.cached > 1000 && total.kept > 100 &&
-                    hosts.messages > 10000 && hosts.deaths > 2 && hosts.notes > 20);
+                    hosts.messages > 10000 && hosts.tensor > 10 && hosts.deaths > 2 && hosts.notes > 20);
 }
 
 int main(void) {
