@@ -93,7 +93,8 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
                            struct device_pinned *p) {
     *p = (struct device_pinned){0};
     for (int k = 0; k < 2; k++)
-        p->logits[k] = p->picks[k] = p->pictures[k] = p->blends[k] = p->windows[k] = UINT64_MAX;
+        p->logits[k] = p->picks[k] = p->pictures[k] = p->ngrams[k] = p->blends[k] = p->windows[k] =
+            UINT64_MAX;
     if (f->host_memory)
         return;
     const struct graph *g = m->graph;
@@ -114,7 +115,8 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
     const struct {
         uint32_t value;
         uint64_t *at;
-    } inputs[] = {{g->pictures, p->pictures}, {g->blends, p->blends}, {g->windows, p->windows}};
+    } inputs[] = {
+        {g->pictures, p->pictures}, {g->ngrams, p->ngrams}, {g->blends, p->blends}, {g->windows, p->windows}};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         for (uint32_t k = 0; k < m->slots && inputs[i].value != GRAPH_NONE; k++) {
             inputs[i].at[k] = c.used;

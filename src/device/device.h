@@ -221,7 +221,7 @@ struct device_pinned {
     uint64_t logits[2]; /* float [logits_rows][vocab]; UINT64_MAX on a device without a tail */
     uint64_t picks[2]; /* struct step_pick [logits_rows]; UINT64_MAX on a device without a tail, or a tower */
     /* Of the graph's values of these names, for each of the model's slots; UINT64_MAX: there is none. */
-    uint64_t pictures[2], blends[2], windows[2];
+    uint64_t pictures[2], ngrams[2], blends[2], windows[2];
     uint64_t hosted; /* struct device_hosted; hosted_bytes 0: there is none */
     uint64_t hosted_bytes;
     uint64_t table[2]; /* struct device_slot_table of each slot */

@@ -33,6 +33,7 @@
 #include "kvstore/kvsave.h"
 #include "engine/cache/kv_pool.h"
 #include "engine/run/outbox.h"
+#include "engine/run/ngram_rows.h"
 #include "engine/run/pictures.h"
 #include "engine/sampling/sampler.h"
 #include "engine/draft/speculation.h"
@@ -220,6 +221,7 @@ struct engine_step {
     uint32_t rows_done;
     uint32_t row;   /* of the rows that the tail has computed, how many were handed out */
     uint32_t round; /* the reader's then: of another, the step is stale */
+    bool failed;    /* while it was filled, a sequence that was to be in it has failed */
     /* Speculation by load: the sequences of a step that does nothing but generate, else 0; and whether it may
      * have draft tokens. */
     uint32_t generating;
@@ -382,6 +384,7 @@ struct engine_run {
     struct sampler sampler;
     struct draft draft; /* the draft model, if there is one */
     struct engine_pictures pictures;
+    struct engine_ngram_rows ngram_rows;
     uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;
     uint64_t step_ns; /* when the last step ended */

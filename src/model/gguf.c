@@ -5,6 +5,7 @@
 #include "model/gguf_file.h"
 #include "model/gguf_split.h"
 
+#include "base/arith.h"
 #include "base/carve.h"
 #include "formats/block.h"
 #include "os/pages.h"
@@ -438,6 +439,19 @@ void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t fr
     CHECK(t->shard < g->n_files);
     if (split_of(g, t) == NULL) /* other parts of a matrix that is split are read again */
         posix_fadvise(g->files[t->shard].fd, (off_t)(t->offset + from), (off_t)n, POSIX_FADV_DONTNEED);
+}
+
+void gguf_uncache_pages(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n) {
+    enum { PAGE = 4096 };
+    const uint64_t first = (t->offset + from) / PAGE * PAGE;
+    CHECK(t->shard < g->n_files && from <= t->bytes && n <= t->bytes - from);
+    posix_fadvise(g->files[t->shard].fd, (off_t)first,
+                  (off_t)(arith_round_up(t->offset + from + n, PAGE) - first), POSIX_FADV_DONTNEED);
+}
+
+void gguf_prefetch(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n) {
+    CHECK(t->shard < g->n_files && from <= t->bytes && n <= t->bytes - from);
+    posix_fadvise(g->files[t->shard].fd, (off_t)(t->offset + from), (off_t)n, POSIX_FADV_WILLNEED);
 }
 
 stator_status gguf_unchanged(const struct gguf *g, stator_error *e) {

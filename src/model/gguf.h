@@ -87,6 +87,10 @@ stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint6
                         void *out, stator_error *e);
 /* Drops what was loaded of the tensor from the page cache. */
 void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
+/* The same of all pages in which the bytes are, with what else is in them. */
+void gguf_uncache_pages(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
+/* Has these bytes read into the page cache, and does not wait for them. */
+void gguf_prefetch(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
 /* STATOR_BAD_MODEL: a file was written to, truncated or extended since gguf_open, so what was loaded may be a
  * mix of two models. */
 stator_status gguf_unchanged(const struct gguf *g, stator_error *e);

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 14
+#define PLANNER_VERSION 15
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
     CHECK(p->n_places > 0 && p->places[p->n_places - 1].is_host);

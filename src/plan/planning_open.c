@@ -73,6 +73,12 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
     st = arch_read(s->gguf, shape, e);
     if (st == STATOR_OK)
         st = resolve_pooling(s, shape, e);
+    if (st == STATOR_OK && shape->ngram.heads > 0 && s->config.cluster.n > 0)
+        st =
+            error_set(e, STATOR_USAGE,
+                      "model '%s': n-gram embeddings (key '%s.ple.layers') do not go with a run over several "
+                      "hosts (cluster.stages) yet",
+                      shape->model_name, shape->arch_name);
     if (st == STATOR_OK && s->config.speculation.mode == CONFIG_SPECULATION_MTP)
         st = shape_check_nextn(s->gguf, shape, &shape->arch->tensors, e);
     if (st == STATOR_OK) {

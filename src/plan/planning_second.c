@@ -67,6 +67,12 @@ static stator_status read_model(struct planning *s, stator_error *e) {
             e, STATOR_USAGE,
             "speculation.model: model '%s' generates no text, because its tokens see those behind them",
             shape->model_name);
+    if (st == STATOR_OK && shape->ngram.heads > 0)
+        st =
+            error_set(e, STATOR_USAGE,
+                      "speculation.model: model '%s' has n-gram embeddings (key '%s.ple.layers'), with which "
+                      "it can't be a draft model yet: take another one",
+                      shape->model_name, shape->arch_name);
     if (st == STATOR_OK)
         st = map_tables(d, shape, NULL, e);
     pages_unmap(shape, sizeof *shape);

@@ -20,6 +20,7 @@ struct parts {
     bool no_rope;      /* of attention from here on: its heads are not rotated */
     bool norm_v;     /* heads of v are normed without weights; a layer without v has the product of k there */
     uint32_t state;  /* cache of all delta-net layers, or of all gated convolutions */
+    uint32_t ngrams; /* cache of the convolution of n-gram embeddings */
     uint32_t hidden; /* cache of the MTP head: the state behind the final norm of a sequence's last token */
     uint32_t layer_in; /* value: what each layer gets of the token's embeddings; GRAPH_NONE: nothing */
     uint32_t kept;     /* value: rows of such states of all sequences */
@@ -162,6 +163,14 @@ enum { PARTS_Q_A, PARTS_Q_A_NORM, PARTS_Q_B, PARTS_KV_A, PARTS_KV_A_NORM, PARTS_
 void parts_split_kv_b(const struct gguf *g, struct shape *s);
 uint32_t parts_mla_forms(const struct shape_layer *l);
 void parts_mla(struct parts *p, uint32_t layer, uint32_t normed);
+
+/* n-gram embeddings (shape.ngram, whose tensors are in shape_layer.ngram): their cache and the rows that the
+ * host gives, right after parts_begin; before layer `layer` streams += what it adds, if it is the layer that
+ * has them. streams: value of shape_stream_width floats. The check: the rows are in the table, and the end of
+ * a text in the vocabulary. */
+stator_status parts_check_ngram(const struct gguf *g, const struct shape *s, stator_error *e);
+void parts_ngram_begin(struct parts *p);
+void parts_ngram(struct parts *p, uint32_t layer, uint32_t streams);
 
 /* Layers of a gated convolution in the place of attention, likewise. */
 enum { PARTS_SHORT_IN, PARTS_SHORT_CONV, PARTS_SHORT_OUT };

@@ -460,6 +460,8 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     if (st == STATOR_OK && !takes_pictures(d))
         st = append_input(&r, d->model->graph->pictures, d->pinned.pictures);
     if (st == STATOR_OK)
+        st = append_input(&r, d->model->graph->ngrams, d->pinned.ngrams);
+    if (st == STATOR_OK)
         st = append_input(&r, d->model->graph->blends, d->pinned.blends);
     if (st == STATOR_OK)
         st = append_input(&r, d->model->graph->windows, d->pinned.windows);

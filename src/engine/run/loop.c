@@ -502,7 +502,7 @@ static bool work(struct stator *s, stator_error *e, stator_status *st) {
     uint8_t *slot = NULL;
     struct engine_step *next = pipeline_next(s, &slot);
     if (!step_fill(s, next, slot))
-        return moved;
+        return moved || next->failed;
     *st = pipeline_begin(s, e);
     return true;
 }

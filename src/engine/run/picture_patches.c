@@ -1,6 +1,7 @@
 #include "engine/run/picture_patches.h"
 
 #include "engine/engine.h"
+#include "engine/run/step_writer.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,23 +16,6 @@ static const struct tower *tower_of(const struct stator *s) {
 
 static const struct planning_device *part_of(const struct stator *s) {
     return &s->planning.devices[planning_vision_at(&s->planning)];
-}
-
-float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half) {
-    struct device *d = s->devices[device].device;
-    const struct planning_device *p = &s->planning.devices[device];
-    const struct graph_value *v = &p->graph.values[value];
-    if (!p->facts.host_memory) { /* the device copies it at the step's begin */
-        const uint64_t *at = value == p->graph.pictures ? p->pinned.pictures
-                             : value == p->graph.blends ? p->pinned.blends
-                                                        : p->pinned.windows;
-        CHECK(value == p->graph.pictures || value == p->graph.blends || value == p->graph.windows);
-        CHECK(at[half] != UINT64_MAX);
-        return (float *)(void *)((uint8_t *)s->start.staging + p->at_pinned + at[half]);
-    }
-    uint8_t *exchange = d->vtable->map(d, DEVICE_EXCHANGE, 0);
-    CHECK(exchange != NULL && v->arena == GRAPH_EXCHANGE);
-    return (float *)(void *)(exchange + v->offset + v->f32 + (v->halves > 1 ? half * v->half_bytes : 0));
 }
 
 /* Squares come window by window, and inside a window row by row; without windows the picture is one. */
@@ -206,18 +190,18 @@ static void write_patches(const struct stator *s, const struct picture_place *p,
     const struct tower *t = tower_of(s);
     const struct graph *g = &part_of(s)->graph;
     const size_t width = 3 * (size_t)t->patch * t->patch;
-    float *pixels = picture_patches_value(s, planning_vision_at(&s->planning), g->pictures, 0);
+    float *pixels = step_writer_value(s, planning_vision_at(&s->planning), g->pictures, 0);
     float *angles = (float *)(void *)(slot + h->at_rope);
     struct levels levels;
     make_levels(t, &levels);
     struct step_blend *blends = NULL;
     if (g->blends != GRAPH_NONE)
-        blends = (struct step_blend *)(void *)picture_patches_value(s, planning_vision_at(&s->planning),
-                                                                    g->blends, 0);
+        blends =
+            (struct step_blend *)(void *)step_writer_value(s, planning_vision_at(&s->planning), g->blends, 0);
     if (g->windows != GRAPH_NONE)
         write_windows(t, &p->size,
-                      (struct step_window *)(void *)picture_patches_value(s, planning_vision_at(&s->planning),
-                                                                          g->windows, 0));
+                      (struct step_window *)(void *)step_writer_value(s, planning_vision_at(&s->planning),
+                                                                      g->windows, 0));
     for (uint32_t i = 0; i < patches; i++) {
         write_angles(t, &p->size, i, angles, h->rope_stride);
         write_pixels(t, &p->size, &levels, p->memory, i, pixels + i * width);

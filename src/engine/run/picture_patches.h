@@ -5,9 +5,6 @@
 
 #include "engine/run/pictures.h"
 
-/* Where the host writes the floats of a device's value: in its exchange, or for a GPU in its pinned part.
- * half: of the value, or the slot. */
-float *picture_patches_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half);
 /* Row by row, the token that the tower's k-th is. */
 uint32_t picture_patches_token(const struct tower *t, const struct tower_size *size, uint32_t k);
 /* The decoded picture of the place as the one chunk of a step in this slot of the tower's device. */

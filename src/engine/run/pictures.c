@@ -509,8 +509,8 @@ void pictures_fill(const struct stator *s, const struct engine_request *r, uint6
             continue;
         CHECK(atomic_load(&p->encoded));
         const uint32_t across = p->size.across, each = row_tokens(s, &p->size), lead = tokens_before(s);
-        float *rows = picture_patches_value(s, 0, s->planning.devices[0].graph.pictures,
-                                            step % s->planning.devices[0].model.slots);
+        float *rows = step_writer_value(s, 0, s->planning.devices[0].graph.pictures,
+                                        step % s->planning.devices[0].model.slots);
         int32_t *ids = (int32_t *)(void *)((uint8_t *)h + h->at_tokens);
         for (uint32_t i = begin; i < end; i++) {
             const uint32_t inside = i - at->first - lead, row = inside / each, column = inside % each;

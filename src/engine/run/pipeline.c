@@ -138,6 +138,12 @@ static stator_status submit_shares(struct stator *s, uint32_t slot, uint32_t dev
     return STATOR_OK;
 }
 
+/* What a body needs beside its descriptor, to all devices of the group. */
+static void give_rows(const struct stator *s, const struct engine_step *step, uint32_t device) {
+    for (uint32_t i = first_of(s, device); i <= device; i++)
+        ngram_rows_give(s, step, i);
+}
+
 /* The first device of the group has the descriptor. */
 static stator_status submit(struct stator *s, struct engine_step *step, uint32_t device, stator_error *e) {
     CHECK(device < s->planning.n_devices && !step->running);
@@ -166,6 +172,7 @@ stator_status pipeline_begin(struct stator *s, stator_error *e) {
     if (pipeline_is_empty(s))
         atomic_store(&s->shown.moved_ns, step->began_ns);
     s->run.next_step++;
+    give_rows(s, step, entry(s));
     return submit(s, step, entry(s), e);
 }
 
@@ -225,6 +232,7 @@ static stator_status move_on(struct stator *s, struct engine_step *step, stator_
     struct device *to = s->devices[step->at + 1].device;
     uint32_t slot = slot_of(s, step->number);
     step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
+    give_rows(s, step, next_of(s, step->at));
     return submit(s, step, next_of(s, step->at), e);
 }
 

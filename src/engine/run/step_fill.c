@@ -116,6 +116,14 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     sequences_keep(s, q);
 }
 
+/* Reads what the next n tokens of q need of files. False: q has failed. */
+static bool read_rows(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
+                      uint32_t guesses) {
+    const bool read = ngram_rows_read(s, f->step, q, f->h->n_tokens, n, guesses);
+    f->step->failed = f->step->failed || !read;
+    return read;
+}
+
 /* The most of a prompt of n tokens that goes into one step. */
 static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
     if (planning_stages(&s->planning) == 1 || pooling_is_whole(s))
@@ -226,6 +234,8 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 uint32_t share = spare / n_guessing--;
                 spare -= speculation_guess(s, q, ARITH_MIN(share, outbox_spare(&q->request->out)));
             }
+            if (!read_rows(s, f, q, n, row ? q->speculation.n : 0))
+                continue;
             add_chunk(s, f, q, n, all_rows ? n : row);
             CHECK(!generating || group > 0);
             group -= generating;
@@ -245,6 +255,8 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
     if (step_fill_others(s, q))
         n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->planning.want.logits_rows));
     n = whole ? together : ARITH_MIN(n, together);
+    if (!read_rows(s, f, q, n, 0))
+        return;
     f->step->reader = q;
     f->step->generating = 0;
     f->step->round = q->round;

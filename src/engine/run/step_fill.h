@@ -4,7 +4,8 @@
 
 #include "engine/engine.h"
 
-/* Fills step and its descriptor `slot`. False: no sequence has anything for a step. */
+/* Fills step and its descriptor `slot`. False: no sequence has anything for a step, or (step->failed) those
+ * that had have failed. */
 bool step_fill(struct stator *s, struct engine_step *step, uint8_t *slot);
 /* Whether q may have tokens in a step. */
 bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind);

@@ -28,6 +28,24 @@ void step_writer_angles(const struct graph *g, const double *frequency, const st
     }
 }
 
+float *step_writer_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half) {
+    struct device *d = s->devices[device].device;
+    const struct planning_device *p = &s->planning.devices[device];
+    const struct graph_value *v = &p->graph.values[value];
+    if (!p->facts.host_memory) { /* the device copies it at the step's begin */
+        const uint64_t *at = value == p->graph.pictures  ? p->pinned.pictures
+                             : value == p->graph.ngrams  ? p->pinned.ngrams
+                             : value == p->graph.blends  ? p->pinned.blends
+                             : value == p->graph.windows ? p->pinned.windows
+                                                         : NULL;
+        CHECK(at != NULL && at[half] != UINT64_MAX);
+        return (float *)(void *)((uint8_t *)s->start.staging + p->at_pinned + at[half]);
+    }
+    uint8_t *exchange = d->vtable->map(d, DEVICE_EXCHANGE, 0);
+    CHECK(exchange != NULL && v->arena == GRAPH_EXCHANGE);
+    return (float *)(void *)(exchange + v->offset + v->f32 + (v->halves > 1 ? half * v->half_bytes : 0));
+}
+
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       struct step_place place) {
     /* All devices of the model have the same angles. */

@@ -14,6 +14,9 @@ static inline struct step_place step_writer_text(uint32_t position) {
     return (struct step_place){{position, position, position}};
 }
 
+/* Where the host writes the floats of a device's value: in its exchange, or for a GPU in its pinned part.
+ * half: of the value, or the slot. */
+float *step_writer_value(const struct stator *s, uint32_t device, uint32_t value, uint64_t half);
 /* Writes the angles of the step's token number `token`, at this place. */
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       struct step_place place);

@@ -168,6 +168,8 @@ static bool load_job(struct loading *l, struct job *j) {
 
 static void report_progress(struct stator *s, uint64_t done) {
     uint64_t total = s->planning.shape->tensor_bytes;
+    if (s->planning.shape->ngram_table != NULL) /* it is not loaded: ngram_rows.h */
+        total -= s->planning.shape->ngram_table->bytes;
     for (uint32_t i = s->planning.n_devices; i < planning_parts(&s->planning); i++)
         total += planning_shape(&s->planning, i)->tensor_bytes;
     struct engine_event ev = {.kind = ENGINE_PROGRESS, .done = ARITH_MIN(done, total), .total = total};

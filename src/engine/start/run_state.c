@@ -101,6 +101,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         tables[i] = carve_take(c, (uint64_t)want->sequences * m->caches[i].per_sequence, sizeof *tables[i]);
     speculation_lay_out(s, want, c);
     lay_out_steps(s, want, c);
+    ngram_rows_lay_out(s, want, c);
     lay_out_pool(s, want, c);
     kv_disk_lay_out(s, c);
     kv_slots_lay_out(s, c);
