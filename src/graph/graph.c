@@ -15,7 +15,7 @@
 #define VALUES_OUTSIDE    9
 #define WEIGHTS_PER_LAYER 18
 #define WEIGHTS_OUTSIDE   8
-#define CACHES_PER_LAYER  2
+#define CACHES_PER_LAYER  3
 /* Of the MTP head, besides a layer's. */
 #define NEXTN_OPS     12
 #define NEXTN_VALUES  9

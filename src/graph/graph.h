@@ -14,6 +14,7 @@
 #include "base/carve.h"
 #include "base/error.h"
 #include "formats/panel.h"
+#include "kernels/shared/index.h"
 #include "kernels/shared/step.h"
 #include "model/shape.h"
 
@@ -35,8 +36,13 @@ enum graph_kind {
     GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache and inside its window. weight[0]
                          (optional): a sink per head. work: partial results, f32 [cells][heads * (dim_v + 2)]
                        */
-    GRAPH_CONV, /* q, k, v of delta-net layers: out = silu(convolution of `in`); heads of q and k are then
-                   scaled to length 1. weight[0]: [taps, channels] */
+    GRAPH_INDEX, /* norms an indexer's heads of q with weight[0] and rotates them in place; its one key, which
+                    lies behind them, goes to the cache, and block keys that become whole, normed with
+                    weight[1] (kernels/shared/index.h). in and out are one value */
+    GRAPH_CHOOSE, /* out: of each token the list of the index blocks that it attends to, out of the q of `in`
+                     and the cache. work (optional): scores, f32 [batch][index blocks of want.context] */
+    GRAPH_CONV,   /* q, k, v of delta-net layers: out = silu(convolution of `in`); heads of q and k are then
+                     scaled to length 1. weight[0]: [taps, channels] */
     /* With delta.ssd, CONV and DELTA are those of Mamba-2. CONV then reads x, B, C from the columns of `in`,
      * scales nothing to length 1, and has an optional bias, weight[1]. DELTA is the state space of struct
      * kernels_delta: the column of alpha holds dt, and weight[2] the skip of each head. */
@@ -224,18 +230,33 @@ struct graph_attention {
     uint32_t heads, kv_heads;
     uint32_t dim_k, dim_v;
     float scale;
-    float cap;     /* softcap of scores (num_softcap); 0: none */
-    bool latent;   /* V is the first dim_v values of K. All heads read the cache's one unit, and are cut into
-                      kv_heads groups */
-    uint32_t skip; /* number of first tokens that only their own query sees; 0 or 1 */
-    bool both;     /* a query also sees the tokens behind it, as many as the window has before it (without a
-                      window all). A chunk is then a whole text. */
-    bool windows;  /* with `both`: a query sees the tokens of its window alone (work: graph.windows) */
-    bool pictures; /* a chunk that begins with a picture's token is the rest of one picture: its queries
-                      see, beside what they see otherwise, all of the chunk */
+    float cap;      /* softcap of scores (num_softcap); 0: none */
+    bool latent;    /* V is the first dim_v values of K. All heads read the cache's one unit, and are cut into
+                       kv_heads groups */
+    uint32_t skip;  /* number of first tokens that only their own query sees; 0 or 1 */
+    bool both;      /* a query also sees the tokens behind it, as many as the window has before it (without a
+                       window all). A chunk is then a whole text. */
+    bool windows;   /* with `both`: a query sees the tokens of its window alone (work: graph.windows) */
+    bool pictures;  /* a chunk that begins with a picture's token is the rest of one picture: its queries
+                       see, beside what they see otherwise, all of the chunk */
+    uint32_t ratio; /* not 0: `chosen` says which index blocks of so many tokens a query sees, of more than
+                       `keep` whole ones; without a window */
+    uint32_t keep;
+    uint32_t chosen;   /* value: lists of CHOOSE */
     uint32_t arrivals; /* value: counters u32 [batch][at least kv_heads] in exchange. They count the splits of
                           a query, or the groups of a product, that are done, and are 0 before and after every
                           op. GRAPH_NONE: the device does not count */
+};
+
+/* Parameters of INDEX and CHOOSE: an indexer's queries, each as wide as its one key, which lies behind them.
+ * A block of the cache is one of kernels/shared/index.h. */
+struct graph_index {
+    uint32_t heads, dim;
+    uint32_t ratio, keep; /* tokens of an index block; how many of these a token attends to */
+    uint32_t n_rot;
+    bool neox;
+    uint32_t angles; /* of graph.angles */
+    struct graph_norm norm;
 };
 
 /* Parameters of CONV and DELTA. Columns of CONV's `in`: heads of q and of k, dim_k wide each, then heads of
@@ -364,6 +385,7 @@ struct graph_op {
         struct graph_heads heads;
         struct graph_rope rope;
         struct graph_attention attention;
+        struct graph_index index;
         struct graph_delta delta;
         struct graph_gated_conv gated_conv;
         struct graph_ngram ngram;
@@ -398,7 +420,8 @@ enum {
     GRAPH_SHARED_GATE = 64,
     GRAPH_STREAM = 128,
     GRAPH_NORMED = 256,
-    GRAPH_VALUES_END = 512
+    GRAPH_LIST = 512,
+    GRAPH_VALUES_END = 1024
 };
 
 enum graph_rows { GRAPH_TOKENS, GRAPH_LOGITS_ROWS, GRAPH_FILLED /* blocks to set */ };
@@ -438,6 +461,7 @@ struct graph_want {
     uint32_t cells;
     /* The device computes one output with several groups in parallel and needs counters for them. */
     bool counted;
+    uint32_t context; /* tokens of a sequence, at most */
     /* With a share: the other devices push their columns into a landing zone of this one, which is a GPU. */
     bool lands;
     /* int8 values with enough rows are stored as tiles (act_tiles.h), for the CPU's kernels. */
@@ -561,6 +585,11 @@ stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchan
 /* Repeats the weights' part of graph_place, after `spilled` of some weights has changed. */
 stator_status graph_place_weights(struct graph *g, uint64_t slice_limit, uint64_t *slice_bytes,
                                   stator_error *e);
+
+/* Tokens that the query at this position sees, where it sees those before it. */
+static inline uint32_t graph_attention_sees(const struct graph_attention *a, uint32_t position) {
+    return a->ratio > 0 ? index_sees(a->ratio, a->keep, position) : position + 1;
+}
 
 const struct graph_kind_info *graph_kind_info(enum graph_kind kind);
 const char *graph_op_name(const struct graph_op *op);

@@ -10,8 +10,10 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_HEADS] = {.name = "matmul of heads", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
     [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_ATTENTION] = {.name = "attention",
-                         .reads = GRAPH_IN,
+                         .reads = GRAPH_IN | GRAPH_LIST,
                          .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS},
+    [GRAPH_INDEX] = {.name = "index keys", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_CHOOSE] = {.name = "choose blocks", .reads = GRAPH_IN, .writes = GRAPH_OUT | GRAPH_WORK},
     [GRAPH_CONV] = {.name = "convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_GATED_CONV] = {.name = "gated convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_NGRAM_GATE] = {.name = "n-gram gate", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
@@ -95,6 +97,8 @@ uint32_t graph_op_value(const struct graph_op *op, uint32_t bit) {
         return op->kind == GRAPH_ATTENTION ? op->attention.arrivals : GRAPH_NONE;
     default:
         CHECK(bit < GRAPH_VALUES_END);
+        if (bit == GRAPH_LIST)
+            return op->kind == GRAPH_ATTENTION && op->attention.ratio > 0 ? op->attention.chosen : GRAPH_NONE;
         if (op->kind == GRAPH_EXCHANGED && bit == GRAPH_ROUTES && op->exchanged.used > 0)
             return op->exchanged.routes;
         if (op->kind == GRAPH_EXCHANGED && op->exchanged.norms && bit == GRAPH_STREAM)

@@ -322,8 +322,8 @@ static void divide_matmul(struct sharing *s, uint32_t at, struct graph_op *op) {
     const struct graph_op *rope = reader_of(s, at, GRAPH_ROPE_STORE);
     if (rope != NULL)
         s->whole_heads = !divides_heads(s, op, &rope->rope, kv_heads_of(s, at));
-    if (reader_of(s, at, GRAPH_ROUTE) != NULL)
-        return; /* a router is small: every device computes it */
+    if (reader_of(s, at, GRAPH_ROUTE) != NULL || reader_of(s, at, GRAPH_INDEX) != NULL)
+        return; /* a router is small, and so is an indexer: every device computes it */
     if (rope != NULL && s->whole_heads && s->g->want.lands && !rope->rope.wide && !rope->rope.late)
         return; /* a GPU rotates heads only where it makes them */
     if (rope != NULL && !s->whole_heads) {
@@ -355,6 +355,8 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_FORMS:
     case GRAPH_HEADS:
     case GRAPH_CENTER:
+    case GRAPH_INDEX:
+    case GRAPH_CHOOSE:
     case GRAPH_ROUTE:
     case GRAPH_CONV:
     case GRAPH_DELTA:

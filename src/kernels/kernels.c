@@ -63,6 +63,7 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
         avx2_attention_init(k);
         avx2_kv_init(k);
         avx2_delta_init(k);
+        avx2_index_init(k);
     }
     if (t >= KERNELS_TIER_AVX512) {
         avx512_matmul_init(k);

@@ -15,6 +15,7 @@
 #include "formats/panel.h"
 #include "kernels/shared/act_tiles.h"
 #include "kernels/shared/delta.h"
+#include "kernels/shared/index.h"
 #include "kernels/shared/kv_layout.h"
 
 #include <stdbool.h>
@@ -208,6 +209,21 @@ struct kernels_delta {
     float skip; /* of ssd */
 };
 
+/* A token's queries against the block keys of an indexer (kernels/shared/index.h). */
+struct kernels_index {
+    const float *q; /* [heads][dim] */
+    uint32_t heads, dim;
+    uint32_t ratio;       /* tokens of an index block: 4, 8, 16 or 32 */
+    enum kernels_kv type; /* of the block keys: F32 or F16 */
+    /* Index block i is number i % (32 / ratio) of the cache's block blocks[i / (32 / ratio)], whose block
+     * keys are at keys + blocks[..] * block_stride. */
+    const uint8_t *keys;
+    uint64_t block_stride;
+    const uint32_t *blocks;
+    uint32_t first, n; /* index blocks first .. first + n - 1; both multiples of 32 / ratio */
+    float *score;      /* of block first: score[0] */
+};
+
 /* A token's experts (kernels/shared/experts.h). */
 struct kernels_route {
     const float *logits; /* [experts] */
@@ -350,6 +366,23 @@ struct kernels {
      * as from one call of attention. */
     void (*attention_merge)(const struct kernels_attention *a);
 
+    /* Attention to chosen blocks. An indexer names a query's index blocks (kernels/shared/index.h): of the
+     * whole ones, tokens ratio * b .. ratio * b + ratio - 1, at most the query's own included, the `keep`
+     * with the largest scores, of equals those with the lower numbers. Is no whole block left out, attention
+     * is as above. Else the tokens of those blocks, ascending, and behind them the tokens behind the last
+     * whole block are a list, and attention is that of its last token in a text of them alone: token i of
+     * the list has the place i, which says its split, its lane and its turn, and all of a quantised value's
+     * split is the list's. So what it costs grows with the list, not with the text.
+     *
+     * A score is the sum over the heads, in their order from +0, of the larger of dot and +0 (+0 for a NaN);
+     * dot = fmaf of query and block key in dim order from +0. The block key: the mean of the raw keys
+     * (plain sums in their order, times 1 / ratio rounded), rms_norm, rope with the angles of the block's
+     * first token. Raw keys are rounded to the cache's type before, block keys behind. */
+    void (*index_scores)(const struct kernels_index *x);
+    /* chosen[0 .. keep - 1]: the numbers, ascending, of the `keep` largest of n scores, of equals the lower
+     * numbers. keep < n; scores are not below +0. One function for all tiers. */
+    void (*index_choose)(const float *score, uint32_t n, uint32_t keep, uint32_t *chosen);
+
     void (*conv)(const struct kernels_conv *c);
     void (*gated_conv)(const struct kernels_gated_conv *c);
     void (*delta)(const struct kernels_delta *d);
@@ -383,6 +416,7 @@ void avx2_init(struct kernels *k);
 void avx2_attention_init(struct kernels *k);
 void avx2_kv_init(struct kernels *k);
 void avx2_delta_init(struct kernels *k);
+void avx2_index_init(struct kernels *k);
 void avx512_matmul_init(struct kernels *k);
 void avx512_init(struct kernels *k);
 void avx512_attention_init(struct kernels *k);
@@ -393,6 +427,9 @@ void amx_matmul_k_init(struct kernels *k);
 void scalar_attention_init(struct kernels *k);
 void scalar_kv_init(struct kernels *k);
 void scalar_delta_init(struct kernels *k);
+void scalar_index_init(struct kernels *k);
+/* Of other ratios than a tier has vectors for. */
+void scalar_index_scores(const struct kernels_index *x);
 void scalar_experts_init(struct kernels *k);
 
 #endif

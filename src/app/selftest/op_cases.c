@@ -383,6 +383,36 @@ static void add_spread_heads(struct op_graph *b, uint32_t cache, uint32_t qkv) {
     add_rope_store(b, cache, qkv, z->out);
 }
 
+/* An indexer's keys and its choice of so many tokens; the value of lists. */
+static uint32_t add_index(struct op_graph *b, const struct graph_index *x) {
+    const uint32_t type = b->type == KERNELS_KV_F32 ? KV_LAYOUT_F32 : KV_LAYOUT_F16;
+    const uint64_t bytes = index_bytes(type, x->dim, x->ratio, x->n_rot);
+    const struct graph_cache c = {.name = "index",
+                                  .kind = GRAPH_PAGED,
+                                  .units = 1,
+                                  .bytes = bytes,
+                                  .k_bytes = bytes,
+                                  .type_k = type,
+                                  .type_v = type};
+    struct graph *g = &b->graph;
+    const uint32_t cache = graph_add_cache(g, &c);
+    const uint32_t qk = add_input(b, (x->heads + 1) * x->dim, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_INDEX, qk, qk);
+    op->index = *x;
+    for (uint32_t i = 0; i < 2; i++)
+        graph_op_weight(g, op, add_vector(b, x->dim, 1, 0.25f), NULL, 0);
+    graph_op_cache(g, op, cache);
+    const uint32_t list = add_value(b, "blocks", OP_CASES_BATCH, INDEX_WORDS(x->keep), GRAPH_F32);
+    op = add_op(b, GRAPH_CHOOSE, qk, list);
+    op->index = *x;
+    graph_op_cache(g, op, cache);
+    if (g->want.counted)
+        op->work =
+            add_value(b, "scores", OP_CASES_BATCH,
+                      (uint32_t)arith_round_up(g->want.context, KERNELS_KV_BLOCK) / x->ratio, GRAPH_F32);
+    return list;
+}
+
 /* Products, norms and rotation of heads, stores and attention: the GPU's kernels store heads where a product
  * makes them. */
 static void add_attention(struct op_graph *b, bool whole) {
@@ -399,6 +429,15 @@ static void add_attention(struct op_graph *b, bool whole) {
         add_spread_heads(b, cache, qkv);
     else
         add_heads(b, cache, qkv);
+    const struct graph_index x = {.heads = z->taps,
+                                  .dim = 64,
+                                  .ratio = z->used,
+                                  .keep = z->used > 0 ? z->experts / z->used : 0,
+                                  .n_rot = z->dim / 2,
+                                  .neox = true,
+                                  .angles = 0,
+                                  .norm = norm_of(64)};
+    const uint32_t chosen = x.ratio > 0 ? add_index(b, &x) : GRAPH_NONE;
     struct graph_op *op = add_op(b, GRAPH_ATTENTION, qkv, add_output(b, z->heads * z->dim));
     op->attention = (struct graph_attention){.heads = z->heads,
                                              .kv_heads = z->kv_heads,
@@ -406,6 +445,9 @@ static void add_attention(struct op_graph *b, bool whole) {
                                              .dim_v = z->dim,
                                              .scale = 1.0f / sqrtf((float)z->dim),
                                              .both = whole,
+                                             .ratio = x.ratio,
+                                             .keep = x.keep,
+                                             .chosen = chosen,
                                              .arrivals = arrivals};
     graph_op_cache(g, op, cache);
     if (!whole)
@@ -689,6 +731,18 @@ static const struct op_case cases[] = {
      10,
      {.in = 128, .heads = 4, .kv_heads = 4, .dim = 96, .window = 50},
      {.in = 1024, .heads = 32, .kv_heads = 8, .dim = 128, .window = 128}},
+    {"attention to chosen blocks",
+     build_attention,
+     OP_CASES_KV,
+     42,
+     {.in = 128, .heads = 6, .kv_heads = 2, .dim = 64, .experts = 32, .used = 4, .taps = 4},
+     {0}},
+    {"attention to chosen blocks, several splits",
+     build_attention,
+     OP_CASES_KV,
+     43,
+     {.in = 64, .heads = 2, .kv_heads = 1, .dim = 32, .experts = 272, .used = 8, .taps = 5},
+     {0}},
     {"attention of all to all",
      build_whole_attention,
      OP_CASES_KV,

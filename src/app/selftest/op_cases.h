@@ -27,8 +27,9 @@ struct op_shape {
     uint32_t in, out; /* values of a row */
     uint32_t heads, kv_heads, dim;
     uint32_t window;        /* tokens; 0: all */
-    uint32_t experts, used; /* of experts */
-    uint32_t taps;
+    uint32_t experts, used; /* of experts; of attention with an indexer, tokens that it chooses and those of
+                               a block, */
+    uint32_t taps;          /* and its heads */
     bool woven;
 };
 

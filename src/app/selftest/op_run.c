@@ -64,6 +64,7 @@ static stator_status build_graph(struct run *r, const struct device_facts *f, st
                                     .result_halves = f->host_memory ? r->model.slots : 1,
                                     .cells = device_cells(f, CONTEXT, 1, 0, OP_CASES_BATCH),
                                     .counted = !f->host_memory,
+                                    .context = CONTEXT,
                                     .tiled = f->host_memory,
                                     .experts_apart = !f->host_memory};
     return graph_build(&b->graph, &b->shape, op_cases_build, &want, e);
@@ -298,6 +299,16 @@ static stator_status run_step(struct run *r, uint32_t slot, stator_error *e) {
     return st;
 }
 
+/* Of a written step: its tokens become others, drafts but for the first. */
+static void make_drafts(struct run *r, uint32_t slot) {
+    struct step_header *h = r->device->vtable->step_slot(r->device, slot);
+    uint8_t *at = (uint8_t *)h;
+    int32_t *tokens = (int32_t *)(void *)(at + h->at_tokens);
+    ((struct step_chunk *)(void *)(at + h->at_chunks))->tested = h->n_tokens - 1;
+    for (uint32_t i = 0; i < h->n_tokens; i++)
+        tokens[i] = (tokens[i] + 11) % OP_CASES_IDS;
+}
+
 /* Output and argmax of all rows of all steps. */
 struct outcome {
     uint32_t n_rows, width;
@@ -305,7 +316,12 @@ struct outcome {
     struct step_pick *picks;
 };
 
-static stator_status run_lengths(struct run *r, struct outcome *o, stator_error *e) {
+/* Drafts behind a step's tokens. */
+#define TAKEN_BACK 5
+
+/* `each`: tokens of every step but the last one, each of which runs with other tokens first, as drafts that
+ * are taken back; 0: as `lengths` says. */
+static stator_status run_lengths(struct run *r, uint32_t each, struct outcome *o, stator_error *e) {
     struct device *d = r->device;
     const uint32_t steps = r->b->graph.n_caches > 0 ? LENGTHS : SHORT_LENGTHS;
     for (uint32_t i = 0; i < steps; i++)
@@ -315,25 +331,34 @@ static stator_status run_lengths(struct run *r, struct outcome *o, stator_error 
     o->picks = calloc(o->n_rows, sizeof *o->picks);
     if (o->rows == NULL || o->picks == NULL)
         return no_memory(e);
-    for (uint32_t i = 0, at = 0; i < steps; at += lengths[i++]) {
+    for (uint32_t i = 0, at = 0, n; at < o->n_rows; at += n, i++) {
         const uint32_t slot = i % r->model.slots;
-        write_step(r, slot, lengths[i], at, i == 0);
-        stator_status st = run_step(r, slot, e);
+        n = each > 0 ? ARITH_MIN(each, o->n_rows - at) : lengths[i];
+        stator_status st = STATOR_OK;
+        if (each > 0) {
+            write_step(r, slot, ARITH_MIN(n + TAKEN_BACK, OP_CASES_BATCH), at, i == 0);
+            make_drafts(r, slot);
+            st = run_step(r, slot, e);
+        }
+        if (st == STATOR_OK) {
+            write_step(r, slot, n, at, i == 0 && each == 0);
+            st = run_step(r, slot, e);
+        }
         if (st != STATOR_OK)
             return st;
         memcpy(o->rows + (size_t)at * o->width, d->vtable->logits(d, slot),
-               (size_t)lengths[i] * o->width * sizeof *o->rows);
-        memcpy(o->picks + at, d->vtable->picks(d, slot), lengths[i] * sizeof *o->picks);
+               (size_t)n * o->width * sizeof *o->rows);
+        memcpy(o->picks + at, d->vtable->picks(d, slot), n * sizeof *o->picks);
     }
     return STATOR_OK;
 }
 
-static stator_status find_outcome(uint32_t op, const struct device_choice *c, struct outcome *o,
-                                  stator_error *e) {
+static stator_status find_outcome(uint32_t op, const struct device_choice *c, uint32_t each,
+                                  struct outcome *o, stator_error *e) {
     struct run r;
     stator_status st = run_open(&r, op, c, false, e);
     if (st == STATOR_OK)
-        st = run_lengths(&r, o, e);
+        st = run_lengths(&r, each, o, e);
     run_close(&r);
     return st;
 }
@@ -382,19 +407,23 @@ stator_status op_run_cpu(const char *tier, uint32_t threads, struct device_choic
     return device_choose("cpu", &o, c, 1, &n, e);
 }
 
-stator_status op_run_compare(uint32_t op, const struct device_choice *c, uint32_t n, char difference[256],
-                             stator_error *e) {
+static stator_status compare(uint32_t op, const struct device_choice *c, uint32_t n, uint32_t each,
+                             char difference[256], stator_error *e) {
     struct outcome want = {0};
     struct device_choice scalar;
     difference[0] = '\0';
     stator_status st = op_run_cpu("scalar", 1, &scalar, e);
     if (st == STATOR_OK)
-        st = find_outcome(op, &scalar, &want, e);
+        st = find_outcome(op, &scalar, 0, &want, e);
     if (st == STATOR_OK)
         st = check_meaning(op, &want, e);
     for (uint32_t i = 0; i < n && st == STATOR_OK && difference[0] == '\0'; i++) {
         struct outcome got = {0};
-        st = find_outcome(op, &c[i], &got, e);
+        uint64_t kinds = 0;
+        st = op_run_kinds(op, &kinds, e);
+        if (st != STATOR_OK || (!c[i].facts.host_memory && kinds >> GRAPH_CHOOSE & 1))
+            continue; /* GPUs have no kernels for it yet */
+        st = find_outcome(op, &c[i], each, &got, e);
         if (st == STATOR_OK)
             say_difference(&c[i], &got, &want, difference);
         free_outcome(&got);
@@ -403,13 +432,24 @@ stator_status op_run_compare(uint32_t op, const struct device_choice *c, uint32_
     return st;
 }
 
+stator_status op_run_compare(uint32_t op, const struct device_choice *c, uint32_t n, char difference[256],
+                             stator_error *e) {
+    return compare(op, c, n, 0, difference, e);
+}
+
+stator_status op_run_cut(uint32_t op, const struct device_choice *c, uint32_t each, char difference[256],
+                         stator_error *e) {
+    CHECK(each > 0 && each <= OP_CASES_BATCH);
+    return compare(op, c, 1, each, difference, e);
+}
+
 stator_status op_run_kinds(uint32_t op, uint64_t *kinds, stator_error *e) {
     const struct device_facts cpu = {.host_memory = true};
     struct run r;
     *kinds = 0;
     stator_status st = make_graph(&r, op, &cpu, false, e);
     for (uint32_t i = 0; st == STATOR_OK && i < r.b->graph.n_ops; i++)
-        *kinds |= UINT64_C(1) << r.b->graph.ops[i].kind;
+        *kinds |= (uint64_t)1 << r.b->graph.ops[i].kind;
     run_close(&r);
     return st;
 }

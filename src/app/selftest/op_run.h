@@ -9,7 +9,11 @@
  * or all alike, so that it proves nothing. */
 stator_status op_run_compare(uint32_t op, const struct device_choice *c, uint32_t n, char difference[256],
                              stator_error *e);
-/* The kinds of ops in the case, as bits 1 << GRAPH_.. */
+/* The same of one device with other steps, of `each` tokens, before each of which drafts stand in its place
+ * that are taken back: none of this changes a bit. */
+stator_status op_run_cut(uint32_t op, const struct device_choice *c, uint32_t each, char difference[256],
+                         stator_error *e);
+/* The kinds of ops in the case, as bits (uint64_t)1 << GRAPH_.. */
 stator_status op_run_kinds(uint32_t op, uint64_t *kinds, stator_error *e);
 
 /* Of one step: the op and those that it can't run without, besides the inputs. */

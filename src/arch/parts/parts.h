@@ -22,6 +22,7 @@ struct parts {
     uint32_t state;  /* cache of all delta-net layers, or of all gated convolutions */
     uint32_t ngrams; /* cache of the convolution of n-gram embeddings */
     uint32_t hidden; /* cache of the MTP head: the state behind the final norm of a sequence's last token */
+    uint32_t index;    /* cache of the indexer's keys */
     uint32_t layer_in; /* value: what each layer gets of the token's embeddings; GRAPH_NONE: nothing */
     uint32_t kept;     /* value: rows of such states of all sequences */
     uint32_t guesses;  /* value: the block's residual stream */
@@ -91,6 +92,13 @@ uint32_t parts_window(struct parts *p, uint32_t window);
 /* The heads' outputs: grouped-query attention of `normed` with RoPE, over p->kv: the layer's own K and V, or
  * those of shape_kv_layer. */
 uint32_t parts_heads(struct parts *p, uint32_t layer, uint32_t normed);
+/* With an indexer (shape.index): the cache of its keys, which parts_begin adds; and in a layer with
+ * shape_has_index, which index blocks each token attends to: a value of lists (kernels/shared/index.h).
+ * parts_heads adds that, and parts_qkv_forms are the forms of its products too. */
+void parts_index_begin(struct parts *p);
+uint32_t parts_index(struct parts *p, uint32_t layer, uint32_t normed);
+#define PARTS_INDEX_BOUNDS                                                                                   \
+    { .ops = 4, .values = 3, .weights = 4 }
 /* The forms that gate and up of the layer multiply, which may be one tensor. */
 uint32_t parts_gated_forms(const struct shape_layer *l);
 /* gate x normed through silu or gelu, times up x normed; or (RELU2) up x normed through relu, squared. */

@@ -15,7 +15,8 @@ uint32_t parts_forms(const struct gguf_tensor *a, const struct gguf_tensor *b, c
 }
 
 uint32_t parts_qkv_forms(const struct shape_layer *l) {
-    return l->qkv != NULL ? graph_form_for(l->qkv) : parts_forms(l->q, l->k, l->v);
+    const uint32_t forms = l->qkv != NULL ? graph_form_for(l->qkv) : parts_forms(l->q, l->k, l->v);
+    return l->index.q != NULL ? forms | parts_forms(l->index.q, l->index.k, NULL) : forms;
 }
 
 uint32_t parts_value(struct parts *p, uint32_t layer, const char *name, uint32_t width, uint32_t forms) {
@@ -229,6 +230,8 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     angles.growth = s->query_growth;
     p->angles_q = s->query_growth != 0 ? graph_add_angles(g, &angles) : GRAPH_NONE;
     p->kv = add_kv_cache(g, s, 0);
+    if (s->index.heads > 0)
+        parts_index_begin(p);
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
     if (g->want.counted && has_attention(&g->want, s))
         p->arrivals = graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch,

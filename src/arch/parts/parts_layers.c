@@ -98,6 +98,8 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     const uint32_t from = shape_kv_layer(s, i);
     uint32_t width = s->n_heads * h.dim_k + (from == i ? h.n_kv * (h.dim_k + h.dim_v) : 0);
     uint32_t qkv = parts_value(p, i, "qkv", width, GRAPH_F32);
+    const bool indexed = shape_has_index(s, i);
+    const uint32_t chosen = indexed ? parts_index(p, i, normed) : GRAPH_NONE;
     add_qkv(p, i, normed, qkv);
 
     /* The kernel writes floats first, whatever the consumer wants. */
@@ -113,6 +115,9 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
                                              .skip = p->nextn,
                                              .both = s->sees_ahead,
                                              .pictures = p->pictures && g->want.whole_pictures,
+                                             .ratio = indexed ? s->index.ratio : 0,
+                                             .keep = indexed ? s->index.top_k / s->index.ratio : 0,
+                                             .chosen = chosen,
                                              .arrivals = p->arrivals};
     set_cache(p, op, from);
     if (l->sinks != NULL)

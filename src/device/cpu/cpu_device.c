@@ -110,7 +110,7 @@ struct parts {
     float *attention_parts;
     uint8_t *matmul_work;
     float *norm_rows, *ones;
-    uint8_t *experts_work;
+    uint8_t *experts_work, *index_work;
     struct device_span *spans;
 };
 
@@ -168,6 +168,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
     p.ones = carve_take(c, ones_width(m), sizeof(float));
     p.experts_work = carve_take(c, choice->threads, cpu_experts_bytes(m->graph));
+    p.index_work = carve_take(c, choice->threads, cpu_index_bytes(m));
     p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
     p.team = carve_take(c, choice->joins ? 0 : team_bytes(choice->threads), 1);
     return p;
@@ -419,6 +420,8 @@ stator_status cpu_device_open(const struct device_opening *o, struct device **ou
         p.ones[i] = 1.0f;
     p.device->experts_work = p.experts_work;
     p.device->experts_stride = cpu_experts_bytes(m->graph);
+    p.device->index_work = p.index_work;
+    p.device->index_stride = cpu_index_bytes(m);
     p.device->spans = o->trace ? p.spans : NULL;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
     p.device->joins = c->joins;

@@ -1,5 +1,5 @@
 /* What the functions that run ops share (cpu_step.c, cpu_delta.c, cpu_exchange.c, cpu_experts.c,
- * cpu_nextn.c): a member of the team in a step, and where things are. */
+ * cpu_index.c, cpu_nextn.c): a member of the team in a step, and where things are. */
 #ifndef STATOR_DEVICE_CPU_MEMBER_H
 #define STATOR_DEVICE_CPU_MEMBER_H
 
@@ -124,6 +124,15 @@ static inline const uint32_t *block_table(const struct member *m, uint32_t cache
     return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }
 
+/* The chunk that a token of the step is in. */
+static inline const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
+    DCHECK(token < m->h->n_tokens);
+    const struct step_chunk *c = (const struct step_chunk *)(m->slot + m->h->at_chunks);
+    while (token >= c->first + c->n)
+        c++;
+    return c;
+}
+
 /* Rows that the op works on: those of the step's tokens, or in the tail the wanted ones. */
 static inline uint32_t member_rows(const struct member *m, const struct graph_op *op) {
     return op->wanted || op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
@@ -149,6 +158,13 @@ void cpu_tower_features(const struct member *m, const struct graph_op *op);
 /* Whether all queries of a chunk see the same, and then their attention. */
 bool cpu_tower_groups_queries(const struct member *m, const struct graph_op *op);
 void cpu_tower_attention(const struct member *m, const struct graph_op *op);
+/* cpu_index.c */
+void cpu_index_store(const struct member *m, const struct graph_op *op);
+void cpu_index_choose(const struct member *m, const struct graph_op *op);
+/* Attention of one query, token `token` of the step, to what its list names; in `a` its position is the last
+ * place of the list, and the splits are the list's. */
+void cpu_index_attention(const struct member *m, const struct graph_op *op, uint32_t token,
+                         const struct kernels_attention *a);
 /* cpu_gated_conv.c */
 void cpu_gated_conv(const struct member *m, const struct graph_op *op);
 /* cpu_ngram.c */

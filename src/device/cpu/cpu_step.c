@@ -36,14 +36,6 @@ static void quantise_remainder(const struct member *m, const struct graph_value 
     quantise_row(m, v, a, row + 1, y);
 }
 
-static const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
-    DCHECK(token < m->h->n_tokens);
-    const struct step_chunk *c = (const struct step_chunk *)(m->slot + m->h->at_chunks);
-    while (token >= c->first + c->n)
-        c++;
-    return c;
-}
-
 static void fill_cache(const struct member *m, uint32_t cache) {
     const struct graph_cache *g = &m->g->caches[cache];
     const struct step_fill *fill = (const struct step_fill *)(m->slot + m->h->cache[cache].at_fill);
@@ -468,7 +460,7 @@ static struct sight sight_of(const struct graph_op *op, const struct graph_cache
     if (picture)
         return (struct sight){end, 0};
     if (!op->attention.both)
-        return (struct sight){at, kv->window};
+        return (struct sight){graph_attention_sees(&op->attention, at) - 1, kv->window};
     if (kv->window == 0)
         return (struct sight){end, 0};
     const uint32_t side = kv->window - 1, last = ARITH_MIN(at + side, end);
@@ -535,21 +527,24 @@ struct attention_cut {
     uint32_t window;
     uint32_t parts; /* into so many at least, if there are queries: where heads are fewer than members */
     bool splits;
-    bool single;   /* an item is one query, */
-    bool pictures; /* or is where a chunk is a picture */
+    bool single;                      /* an item is one query, */
+    bool pictures;                    /* or is where a chunk is a picture, */
+    const struct graph_attention *of; /* or where a query sees chosen blocks */
     const int32_t *tokens;
     uint64_t items; /* of all heads of all chunks */
 };
 
 static uint32_t queries_of_item(const struct attention_cut *cut, const struct step_chunk *c) {
-    if (cut->single || (cut->pictures && graph_is_picture(cut->tokens[c->first])))
+    if (cut->single || (cut->pictures && graph_is_picture(cut->tokens[c->first])) ||
+        graph_attention_sees(cut->of, c->position + c->n - 1) < c->position + c->n)
         return 1;
     return ARITH_MIN(kernels_attention_queries(cut->group), (c->n + cut->parts - 1) / cut->parts);
 }
 
 static uint32_t items_of_head(const struct attention_cut *cut, const struct step_chunk *c) {
     if (cut->splits)
-        return c->position / KERNELS_SPLIT + 1 - kernels_attention_first(c->position, cut->window);
+        return (graph_attention_sees(cut->of, c->position) - 1) / KERNELS_SPLIT + 1 -
+               kernels_attention_first(c->position, cut->window);
     const uint32_t queries = queries_of_item(cut, c);
     return (c->n + queries - 1) / queries;
 }
@@ -571,6 +566,7 @@ static struct attention_cut attention_cut(const struct member *m, const struct g
                                 .window = m->g->caches[op->cache].window,
                                 .parts = (m->n + heads - 1) / heads,
                                 .single = a->both,
+                                .of = a,
                                 .pictures = a->pictures,
                                 .tokens = (const int32_t *)(const void *)(m->slot + m->h->at_tokens),
                                 .splits = !a->both && m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
@@ -582,6 +578,14 @@ static struct attention_cut attention_cut(const struct member *m, const struct g
         cut.items = items_of_step(m, &cut);
     }
     return cut;
+}
+
+static void attend(const struct member *m, const struct graph_op *op, uint32_t token,
+                   const struct kernels_attention *a) {
+    if (op->attention.ratio > 0 && a->n_queries == 1)
+        cpu_index_attention(m, op, token, a);
+    else
+        m->d->kernels.attention(a);
 }
 
 static void run_attention_items(const struct member *m, const struct graph_op *op,
@@ -598,14 +602,14 @@ static void run_attention_items(const struct member *m, const struct graph_op *o
                 const uint32_t seen = kernels_attention_first(c->position, cut->window);
                 a.first_split = seen + (uint32_t)(first - base);
                 a.end_split = seen + (uint32_t)(last - base);
-                m->d->kernels.attention(&a);
+                attend(m, op, c->first, &a);
                 continue;
             }
             for (uint64_t i = first; i < last; i++) {
                 const uint32_t query = (uint32_t)(i - base) * queries;
                 struct kernels_attention a =
                     cpu_step_attention(m, op, c, head, query, ARITH_MIN(c->n - query, queries));
-                m->d->kernels.attention(&a);
+                attend(m, op, c->first + query, &a);
                 quantise_heads(m, op, &a, c->first + query, head);
             }
         }
@@ -708,6 +712,8 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_ARGMAX] = run_argmax,
     [GRAPH_LAND] = run_land,
     [GRAPH_SEND] = run_send,
+    [GRAPH_INDEX] = cpu_index_store,
+    [GRAPH_CHOOSE] = cpu_index_choose,
     [GRAPH_CONV] = cpu_delta_conv,
     [GRAPH_DELTA] = cpu_delta_rule,
     [GRAPH_GATE] = cpu_delta_gate,

@@ -54,7 +54,7 @@ struct step_cache {
                            modulo table_stride), or the block of the state */
 };
 
-#define STEP_CACHES 4
+#define STEP_CACHES 6
 
 /* Beside steps: blocks of a device's caches that are copied to a buffer of the host, or from it. The header
  * is followed by an array of struct step_move. */

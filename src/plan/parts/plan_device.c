@@ -238,6 +238,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         .result_halves = f->host_memory ? m->slots : 1,
         .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
         .counted = !f->host_memory,
+        .context = want->context,
         .tiled = f->host_memory,
         .pictures =
             s->vision.tower != NULL && second == NULL && first == 0 ? 1 + s->vision.tower->deepstacks : 0,
@@ -366,6 +367,7 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
         .guess_sequences = want->sequences,
         .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
         .counted = !f->host_memory,
+        .context = want->context,
         .tiled = f->host_memory,
         .experts_apart = !f->host_memory && (!want->hosted || hosted_window(s, f, want) > 0 ||
                                              s->config.memory.expert_slots > 0),

@@ -63,6 +63,7 @@ static stator_status measure(struct bench *b, uint32_t first, uint32_t index, ui
                             .cells = device_cells(&b->s->devices[0].facts, want->context, want->sequences,
                                                   want->guesses, want->batch),
                             .counted = true,
+                            .context = want->context,
                             .experts_apart = true,
                             .lands = count > 1,
                             .share = {.index = index, .count = count}};

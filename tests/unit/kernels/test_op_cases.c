@@ -25,6 +25,29 @@ static void each_tier(void **state) {
     }
 }
 
+/* An indexer: texts cut into other steps. */
+static void each_cut(void **state) {
+    (void)state;
+    static const uint32_t cuts[] = {1, 3, 29, 64, OP_CASES_BATCH};
+    struct device_choice best;
+    stator_error e = {0};
+    if (op_run_cpu(kernels_tier_name(kernels_best_tier()), 2, &best, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    for (uint32_t i = 0; i < op_cases_count(); i++) {
+        char name[OP_CASES_NAME], difference[256];
+        uint64_t kinds = 0;
+        op_cases_name(i, name);
+        if (op_run_kinds(i, &kinds, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        for (size_t k = 0; (kinds & BIT(GRAPH_CHOOSE)) != 0 && k < sizeof cuts / sizeof cuts[0]; k++) {
+            if (op_run_cut(i, &best, cuts[k], difference, &e) != STATOR_OK)
+                fail_msg("%s: %s", name, e.text);
+            if (difference[0] != '\0')
+                fail_msg("%s, steps of %u tokens: %s", name, cuts[k], difference);
+        }
+    }
+}
+
 static void names_are_unique(void **state) {
     (void)state;
     for (uint32_t i = 0; i < op_cases_count(); i++)
@@ -56,6 +79,7 @@ static void every_kind_has_a_case(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_unique),
-                                       cmocka_unit_test(every_kind_has_a_case), cmocka_unit_test(each_tier)};
+                                       cmocka_unit_test(every_kind_has_a_case), cmocka_unit_test(each_tier),
+                                       cmocka_unit_test(each_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

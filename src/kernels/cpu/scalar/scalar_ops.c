@@ -186,5 +186,6 @@ void scalar_init(struct kernels *k) {
     k->argmax = argmax;
     scalar_attention_init(k);
     scalar_delta_init(k);
+    scalar_index_init(k);
     scalar_experts_init(k);
 }
