@@ -285,6 +285,10 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
         json_put_u64(j, "slot_rows", atomic_load(&d->slot_rows));
         json_put_u64(j, "slot_copies", atomic_load(&d->slot_copies));
     }
+    if (p->graph.ngrams != GRAPH_NONE) {
+        json_put_u64(j, "ngram_rows", atomic_load(&s->run.ngram_rows.rows));
+        json_put_u64(j, "ngram_ns", atomic_load(&s->run.ngram_rows.ns));
+    }
     json_put_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
     json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */

@@ -1,5 +1,5 @@
-/* Gated convolutions (kernels.h, struct kernels_gated_conv), and layers of delta-nets and of Mamba-2 (struct
- * kernels_conv and kernels_delta):
+/* Gated convolutions (kernels.h, struct kernels_gated_conv), those of n-gram embeddings (graph.h), and layers of
+ * delta-nets and of Mamba-2 (struct kernels_conv and kernels_delta):
  * - the convolution: a work group per (token, head);
  * - the delta rule, and the state space: a work group per 32 columns of the state of a head and sequence,
  * which stay in registers over all tokens of the sequence's chunk;

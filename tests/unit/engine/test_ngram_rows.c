@@ -1,14 +1,10 @@
 /* n-gram embeddings: the rows of tokens against numpy's 64 bits, and a made-up variant of llama with such
  * embeddings before its second layer: against the formulas in double precision, in chunks of any size, split,
  * with draft tokens and reused prefixes, and what happens when the file is no longer what it was. */
-#include "engine_harness.h"
+#include "ngram_model.h"
 #include "prefix_play.h"
-#include "tiny_model.h"
 
-#include "arch/parts/parts.h"
 #include "engine/run/ngram_rows.h"
-#include "formats/block.h"
-#include "formats/encode.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -16,9 +12,9 @@
 /* The numbers of tests/models/ngram_rows.py. */
 static void rows_are_numpys(void **state) {
     (void)state;
-    enum { TOKENS = 11, HEADS = 16, EOS = 248046 };
-    static const int32_t tokens[TOKENS] = {0, 1, 248319, 248046, 17, 17, 248046, 248046, 5, 100000, 248318};
-    static const uint64_t expected[TOKENS][HEADS] = {
+    enum { N_TOKENS = 11, ROWS_OF_ONE = 16, END = 248046 };
+    static const int32_t tokens[N_TOKENS] = {0, 1, 248319, 248046, 17, 17, 248046, 248046, 5, 100000, 248318};
+    static const uint64_t expected[N_TOKENS][ROWS_OF_ONE] = {
         /* clang-format off */
     {2026804, 23178623, 41044581, 61161108, 89363890, 111787671, 134866514, 145333436, 160662350, 191690859, 206785558, 236772828, 252886105, 266768085, 290469944, 316450600},
     {9690980, 28209514, 44357857, 78136137, 89544181, 118582276, 125250085, 149548067, 175667667, 180606318, 209733757, 226224877, 253375624, 274600772, 293435358, 313534239},
@@ -34,174 +30,22 @@ static void rows_are_numpys(void **state) {
         /* clang-format on */
     };
     struct shape_ngram n = {.size = 3,
-                            .heads = HEADS,
-                            .heads_each = HEADS / 2,
-                            .eos = EOS,
+                            .heads = ROWS_OF_ONE,
+                            .heads_each = ROWS_OF_ONE / 2,
+                            .eos = END,
                             .multipliers = {23703753246541, 20109073645365, 8052911324071}};
-    for (uint64_t h = 0; h < HEADS; h++) {
+    for (uint64_t h = 0; h < ROWS_OF_ONE; h++) {
         n.sizes[h] = 20000003 + 34 * h + h * h;
         n.offsets[h] = h > 0 ? n.offsets[h - 1] + n.sizes[h - 1] : 0;
     }
-    for (int i = 0; i < TOKENS; i++) {
-        uint64_t rows[HEADS];
+    for (int i = 0; i < N_TOKENS; i++) {
+        uint64_t rows[ROWS_OF_ONE];
         const int32_t recent[3] = {tokens[i], i > 0 ? tokens[i - 1] : NGRAM_ROWS_NONE,
                                    i > 1 ? tokens[i - 2] : NGRAM_ROWS_NONE};
         ngram_rows_of(&n, recent, rows);
-        for (int h = 0; h < HEADS; h++)
+        for (int h = 0; h < ROWS_OF_ONE; h++)
             assert_int_equal(rows[h], expected[i][h]);
     }
-}
-
-/* --- the variant: one stream */
-
-static const struct shape_place layer[] = {
-    PARTS_DENSE_LAYER,
-    {SHAPE_LAYER(ngram.key), .name = "ple_key.weight", .cols = SHAPE_NGRAM_EMBD, .rows = SHAPE_EMBD,
-     .layers = SHAPE_NGRAM_LAYERS},
-    {SHAPE_LAYER(ngram.value), .name = "ple_value.weight", .cols = SHAPE_NGRAM_EMBD, .rows = SHAPE_EMBD,
-     .layers = SHAPE_NGRAM_LAYERS},
-    {SHAPE_LAYER(ngram.norm_key), .name = "ple_norm_key.weight", .cols = SHAPE_EMBD,
-     .layers = SHAPE_NGRAM_LAYERS},
-    {SHAPE_LAYER(ngram.norm_query), .name = "ple_norm_query.weight", .cols = SHAPE_EMBD,
-     .layers = SHAPE_NGRAM_LAYERS},
-    {SHAPE_LAYER(ngram.norm_conv), .name = "ple_norm_conv.weight", .cols = SHAPE_EMBD,
-     .layers = SHAPE_NGRAM_LAYERS},
-    {SHAPE_LAYER(ngram.conv), .name = "ple_conv1d.weight", .cols = SHAPE_NGRAM_TAPS, .rows = SHAPE_EMBD,
-     .f32 = true, .layers = SHAPE_NGRAM_LAYERS},
-};
-static const struct shape_place global[] = {
-    PARTS_ENDS,
-    {SHAPE_GLOBAL(ngram_table), .name = "per_layer_token_embd.weight", .cols = SHAPE_NGRAM_DIM,
-     .rows = SHAPE_NGRAM_ROWS},
-};
-
-static stator_status read_variant(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status st = shape_read_dense(g, s, e);
-    s->streams.count = 1;
-    return st == STATOR_OK ? shape_read_ngram(g, s, e) : st;
-}
-
-static void build(struct graph *g, const struct shape *s) {
-    struct parts p;
-    parts_begin(&p, g, s);
-    parts_ngram_begin(&p);
-    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
-        const struct shape_layer *l = &s->layers[i];
-        parts_ngram(&p, i, p.x);
-        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
-        parts_swiglu(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL)));
-    }
-    parts_end(&p);
-}
-
-static const struct arch arch_variant = {.name = "variant",
-                                         .tensors = {SHAPE_TABLE(layer, global)},
-                                         .read = read_variant,
-                                         .check = parts_check_ngram,
-                                         .build = build,
-                                         .layer = {.ops = 14, .values = 14, .weights = 30}};
-
-/* The registry of this program, in the place of arch_list.c. */
-const struct arch *const arch_list[] = {&arch_variant, NULL};
-
-enum {
-    EMBD = 40,
-    VOCAB = 50,
-    HEADS = 4,
-    DIM = 32,
-    ROW = HEADS * DIM,
-    TAPS = 4,
-    APART = 3,
-    LAYERS = 3,
-    EOS = 3
-};
-enum { ROWS = 97 + 101 + 103 + 107, N_IDS = 60 };
-static const uint64_t multipliers[APART] = {1234567891011, 987654321987, 5678901234567};
-static const uint64_t sizes[HEADS] = {97, 101, 103, 107}, offsets[HEADS] = {0, 97, 198, 301};
-
-/* What the test computes with. */
-static struct {
-    float embd[VOCAB][EMBD], output[VOCAB][EMBD], output_norm[EMBD];
-    float table[ROWS][DIM], key[EMBD][ROW], value[EMBD][ROW];
-    float norm_key[EMBD], norm_query[EMBD], norm_conv[EMBD], conv[EMBD][TAPS];
-} numbers;
-
-static void fill(float *x, size_t n, float middle, float spread, uint64_t *seed) {
-    for (size_t i = 0; i < n; i++)
-        x[i] = middle + spread * testing_uniform(seed);
-}
-
-static void tensor(struct gguf_writer *w, const char *name, uint64_t cols, uint64_t rows, const void *x) {
-    gguf_writer_tensor(w, name, BLOCK_F32, rows > 0 ? 2 : 1, (uint64_t[]){cols, rows > 0 ? rows : 1}, x);
-}
-
-/* silent: what attention and feed-forward add is zero. type: of the table, which is the last tensor. */
-static struct gguf_writer write_variant(bool silent, uint32_t type) {
-    struct gguf_writer w = gguf_writer_new();
-    struct tiny_model m = tiny_model_of("variant");
-    uint64_t seed = 7;
-    m.n_layers = LAYERS;
-    m.n_embd = EMBD;
-    m.vocab = VOCAB;
-    fill(numbers.embd[0], VOCAB * EMBD, 0, 1, &seed);
-    fill(numbers.output[0], VOCAB * EMBD, 0, 1, &seed);
-    fill(numbers.output_norm, EMBD, 1, 0.3f, &seed);
-    fill(numbers.table[0], ROWS * DIM, 0, 1, &seed);
-    fill(numbers.key[0], EMBD * ROW, 0, 0.3f, &seed);
-    fill(numbers.value[0], EMBD * ROW, 0, 0.3f, &seed);
-    fill(numbers.norm_key, EMBD, 1, 0.3f, &seed);
-    fill(numbers.norm_query, EMBD, 1, 0.3f, &seed);
-    fill(numbers.norm_conv, EMBD, 1, 0.3f, &seed);
-    fill(numbers.conv[0], EMBD * TAPS, 0, 0.5f, &seed);
-    w.drop[0] = "variant.context_length";
-    tiny_model_keys(&w, &m);
-    w.drop[0] = NULL;
-    gguf_writer_u32(&w, "variant.context_length", 256);
-    gguf_writer_array(&w, "variant.ple.layers", GGUF_U32, 1, (uint32_t[]){1}, 4);
-    gguf_writer_u32(&w, "variant.ple.ngram_size", APART);
-    gguf_writer_u32(&w, "variant.ple.heads_per_ngram", HEADS / 2);
-    gguf_writer_u32(&w, "variant.ple.conv_kernel", TAPS);
-    gguf_writer_u32(&w, "variant.ple.eos_token_id", EOS);
-    gguf_writer_u32(&w, "variant.embedding_length_per_layer_input", DIM);
-    gguf_writer_array(&w, "variant.ple.layer_multipliers", GGUF_U64, APART, multipliers, sizeof multipliers);
-    gguf_writer_array(&w, "variant.ple.head_vocab_sizes", GGUF_U64, HEADS, sizes, sizeof sizes);
-    gguf_writer_array(&w, "variant.ple.head_offsets", GGUF_U64, HEADS, offsets, sizeof offsets);
-    tensor(&w, "token_embd.weight", EMBD, VOCAB, numbers.embd);
-    tensor(&w, "output.weight", EMBD, VOCAB, numbers.output);
-    tensor(&w, "output_norm.weight", EMBD, 0, numbers.output_norm);
-    for (uint32_t i = 0; i < LAYERS; i++) {
-        char name[2][32];
-        snprintf(name[0], sizeof name[0], "blk.%u.attn_output.weight", i);
-        snprintf(name[1], sizeof name[1], "blk.%u.ffn_down.weight", i);
-        w.drop[0] = silent ? name[0] : NULL;
-        w.drop[1] = silent ? name[1] : NULL;
-        tiny_model_layer(&w, &m, i);
-        w.drop[0] = w.drop[1] = NULL;
-        if (silent) {
-            tensor(&w, name[0], (uint64_t)m.n_heads * m.head_dim, EMBD, NULL);
-            tensor(&w, name[1], m.n_ff, EMBD, NULL);
-        }
-    }
-    tensor(&w, "blk.1.ple_key.weight", ROW, EMBD, numbers.key);
-    tensor(&w, "blk.1.ple_value.weight", ROW, EMBD, numbers.value);
-    tensor(&w, "blk.1.ple_norm_key.weight", EMBD, 0, numbers.norm_key);
-    tensor(&w, "blk.1.ple_norm_query.weight", EMBD, 0, numbers.norm_query);
-    tensor(&w, "blk.1.ple_norm_conv.weight", EMBD, 0, numbers.norm_conv);
-    tensor(&w, "blk.1.ple_conv1d.weight", TAPS, EMBD, numbers.conv);
-    if (type == BLOCK_F32) {
-        tensor(&w, "per_layer_token_embd.weight", DIM, ROWS, numbers.table);
-        return w;
-    }
-    uint64_t bytes = 0;
-    assert_true(block_row_bytes(type, DIM, &bytes));
-    uint8_t *blocks =
-        gguf_writer_tensor(&w, "per_layer_token_embd.weight", type, 2, (uint64_t[]){DIM, ROWS}, NULL);
-    assert_non_null(blocks);
-    for (int r = 0; r < ROWS; r++) { /* the floats are then those of the blocks */
-        encode_row(type, numbers.table[r], NULL, blocks + r * bytes, DIM);
-        block_decode_row(type, blocks + r * bytes, numbers.table[r], DIM);
-    }
-    return w;
 }
 
 /* --- the formulas, in double precision */
@@ -271,39 +115,18 @@ static void compute(const int32_t *ids, int n, double *logits) {
     free(kept);
 }
 
-static void some_ids(int32_t ids[N_IDS]) {
-    uint64_t seed = 5;
-    for (int i = 0; i < N_IDS; i++)
-        ids[i] = testing_below(&seed, 6) == 0 ? EOS : (int32_t)testing_below(&seed, VOCAB);
-    ids[20] = ids[21] = EOS;
-}
-
-static const char *path_of(struct gguf_writer *w, char path[GGUF_WRITER_PATH]) {
-    assert_true(gguf_writer_finish(w));
-    return gguf_writer_memory_path(w, path);
-}
-
-static float *run(const char *model, const char *a, const char *b, const char *c) {
-    int32_t ids[N_IDS];
-    some_ids(ids);
-    const char *sets[] = {"memory.context=256", "memory.kv_type=f32", a, b, c, NULL};
-    stator *s = harness_start(model, sets);
-    float *out = harness_logits(s, ids, N_IDS);
-    stator_close(s);
-    return out;
-}
-
 /* Tables in floats and in blocks. */
 static void formulas(void **state) {
     (void)state;
     static const uint32_t types[] = {BLOCK_F32, BLOCK_IQ4_NL, BLOCK_Q8_0, BLOCK_F16};
     static double expected[N_IDS * VOCAB];
     int32_t ids[N_IDS];
-    some_ids(ids);
+    ngram_model_ids(ids);
     for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
         char path[GGUF_WRITER_PATH];
-        struct gguf_writer w = write_variant(true, types[k]);
-        float *out = run(path_of(&w, path), "memory.batch=64", "devices.use=cpu:0", NULL);
+        struct gguf_writer w = ngram_model_write(true, types[k]);
+        float *out =
+            ngram_model_run(ngram_model_path(&w, path), "memory.batch=64", "devices.use=cpu:0", NULL);
         compute(ids, N_IDS, expected);
         for (int i = 0; i < N_IDS * VOCAB; i++)
             if (!(fabs((double)out[i] - expected[i]) < 1e-4))
@@ -328,10 +151,10 @@ static void same_bits(void **state) {
         {"memory.batch=9", "devices.use=cpu:0,cpu:1", "devices.split=tensor"},
     };
     char path[GGUF_WRITER_PATH];
-    struct gguf_writer w = write_variant(false, BLOCK_IQ4_NL);
-    float *whole = run(path_of(&w, path), "memory.batch=64", "devices.use=cpu:0", NULL);
+    struct gguf_writer w = ngram_model_write(false, BLOCK_IQ4_NL);
+    float *whole = ngram_model_run(ngram_model_path(&w, path), "memory.batch=64", "devices.use=cpu:0", NULL);
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        float *out = run(path, cases[k][0], cases[k][1], cases[k][2]);
+        float *out = ngram_model_run(path, cases[k][0], cases[k][1], cases[k][2]);
         for (int i = 0; i < N_IDS * VOCAB; i++)
             if (memcmp(&out[i], &whole[i], sizeof *out) != 0)
                 fail_msg("%s %s: logit %d of position %d is %g, expected %g", cases[k][0], cases[k][1],
@@ -354,8 +177,8 @@ static void prefixes_and_drafts(void **state) {
         {"devices.use=cpu:0,cpu:1,cpu:2", "memory.batch=33", "memory.sequences=5", "speculation.mode=ngram"},
     };
     char path[GGUF_WRITER_PATH];
-    struct gguf_writer w = write_variant(false, BLOCK_Q8_0);
-    path_of(&w, path);
+    struct gguf_writer w = ngram_model_write(false, BLOCK_Q8_0);
+    ngram_model_path(&w, path);
     prefix_play_texts = 3;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *sets[] = {cases[i][0],
@@ -373,11 +196,36 @@ static void prefixes_and_drafts(void **state) {
     gguf_writer_free(&w);
 }
 
+/* Greedy answers run in circles, so many draft tokens in a row are right. */
+static void accepted_drafts(void **state) {
+    (void)state;
+    static const char *const modes[] = {"speculation.mode=off", "speculation.mode=ngram"};
+    const int32_t ids[] = {1, 2, 5, 7, 9};
+    struct harness_text texts[2] = {0};
+    char path[GGUF_WRITER_PATH];
+    struct gguf_writer w = ngram_model_write(false, BLOCK_F32);
+    ngram_model_path(&w, path);
+    for (int k = 0; k < 2; k++) {
+        const char *sets[] = {"memory.context=256", "devices.use=cpu:0", "speculation.tokens=8", modes[k],
+                              NULL};
+        stator *s = harness_start(path, sets);
+        texts[k].id = harness_submit(s, ids, 5, 200, 0, 1);
+        harness_collect(s, &texts[k], 1);
+        stator_stats stats = {.size = sizeof stats};
+        assert_int_equal(stator_get_stats(s, &stats, NULL), STATOR_OK);
+        assert_true(k == 0 || stats.kept[2] > 10);
+        stator_close(s);
+    }
+    assert_int_equal(texts[0].n, 200);
+    assert_memory_equal(texts[0].ids, texts[1].ids, 200 * sizeof(int32_t));
+    gguf_writer_free(&w);
+}
+
 /* A request whose rows can't be read ends with an error; the engine stays. */
 static void truncated(void **state) {
     (void)state;
     char path[] = "/tmp/stator-ngrams-XXXXXX";
-    struct gguf_writer w = write_variant(false, BLOCK_F32);
+    struct gguf_writer w = ngram_model_write(false, BLOCK_F32);
     assert_true(gguf_writer_finish(&w));
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && gguf_writer_save(&w, path));
@@ -421,7 +269,7 @@ static void refused(void **state) {
     };
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         char path[GGUF_WRITER_PATH];
-        struct gguf_writer w = write_variant(false, BLOCK_F32);
+        struct gguf_writer w = ngram_model_write(false, BLOCK_F32);
         uint8_t *at = memmem(w.keys.data, w.keys.n, cases[k].key, strlen(cases[k].key));
         assert_non_null(at);
         at += strlen(cases[k].key) + 4; /* behind the kind */
@@ -429,7 +277,7 @@ static void refused(void **state) {
             memcpy(at, &(uint32_t){VOCAB}, 4);
         else
             memcpy(at + 12 + 3 * 8, &cases[k].value, 8);
-        path_of(&w, path);
+        ngram_model_path(&w, path);
         stator_options o = {.size = sizeof o, .config = path};
         stator *s = NULL;
         stator_error e = {0};
@@ -442,7 +290,9 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_numpys),     cmocka_unit_test(formulas),  cmocka_unit_test(same_bits),
-        cmocka_unit_test(prefixes_and_drafts), cmocka_unit_test(truncated), cmocka_unit_test(refused)};
+        cmocka_unit_test(rows_are_numpys), cmocka_unit_test(formulas),
+        cmocka_unit_test(same_bits),       cmocka_unit_test(prefixes_and_drafts),
+        cmocka_unit_test(accepted_drafts), cmocka_unit_test(truncated),
+        cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
