@@ -21,7 +21,7 @@ struct planning_want;
 struct engine_sequence;
 struct engine_step;
 
-#define NGRAM_ROWS_CACHED 16384 /* about 64 MiB of pages */
+#define NGRAM_ROWS_CACHED 65536 /* 256 MiB of pages, or a little more */
 #define NGRAM_ROWS_NONE   (-1)  /* in place of a token before the text */
 
 struct engine_ngram_rows {

@@ -1,6 +1,8 @@
 /* n-gram embeddings: the rows of tokens against numpy's 64 bits, and a made-up variant of llama with such
  * embeddings before its second layer: against the formulas in double precision, in chunks of any size, split,
  * with draft tokens and reused prefixes, and what happens when the file is no longer what it was. */
+#include "interpose.h"
+#include "kv_folder.h"
 #include "ngram_model.h"
 #include "prefix_play.h"
 
@@ -168,6 +170,23 @@ static void same_bits(void **state) {
 static const char *const plain[] = {"server.prefix_cache=false", "memory.context=256", "memory.batch=64",
                                     "cpu.threads=2", NULL};
 
+static int count_allocations(void **state) {
+    (void)state;
+    interpose_reset(INTERPOSE_COUNT);
+    return 0;
+}
+
+static int make_folder(void **state) {
+    return count_allocations(state) + kv_folder_make(state);
+}
+
+static void assert_sealed(void) {
+    if (interpose_violations() > 0) {
+        interpose_print();
+        fail_msg("%llu allocations by a sealed engine", (unsigned long long)interpose_violations());
+    }
+}
+
 /* Checkpoints, draft tokens, several sequences. */
 static void prefixes_and_drafts(void **state) {
     (void)state;
@@ -192,7 +211,29 @@ static void prefixes_and_drafts(void **state) {
         struct prefix_play p;
         assert_true(prefix_play("n-grams", path, sets, plain, 8, &p) > 0);
         assert_true(p.stats.checkpoints_resumed > 0);
+        assert_sealed();
     }
+    gguf_writer_free(&w);
+}
+
+/* What one engine leaves in files, the next one goes on from. */
+static void files(void **state) {
+    (void)state;
+    static const char *const devices[] = {"devices.use=cpu:0", "devices.use=cpu:0,cpu:1"};
+    char path[GGUF_WRITER_PATH];
+    struct gguf_writer w = ngram_model_write(false, BLOCK_IQ4_NL);
+    ngram_model_path(&w, path);
+    prefix_play_texts = 3;
+    for (int i = 0; i < 2; i++) {
+        const char *sets[] = {
+            devices[i],      "memory.context=256",   "memory.batch=50", "memory.sequences=2",
+            "cpu.threads=2", "server.checkpoints=4", kv_folder_set,     NULL};
+        struct prefix_play p;
+        (void)prefix_play("files", path, sets, plain, 4, &p);
+        assert_true(i == 0 || p.stats.kv_hits > 0);
+        assert_sealed();
+    }
+    assert_true(kv_folder_each('k', NULL) > 0 && kv_folder_each('c', NULL) > 0);
     gguf_writer_free(&w);
 }
 
@@ -289,10 +330,13 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_numpys), cmocka_unit_test(formulas),
-        cmocka_unit_test(same_bits),       cmocka_unit_test(prefixes_and_drafts),
-        cmocka_unit_test(accepted_drafts), cmocka_unit_test(truncated),
-        cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_numpys),
+                                       cmocka_unit_test(formulas),
+                                       cmocka_unit_test(same_bits),
+                                       cmocka_unit_test_setup(prefixes_and_drafts, count_allocations),
+                                       cmocka_unit_test_setup_teardown(files, make_folder, kv_folder_remove),
+                                       cmocka_unit_test(accepted_drafts),
+                                       cmocka_unit_test(truncated),
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
