@@ -15,11 +15,11 @@
 #define SLICE_LIMIT ((uint64_t)1 << 30)
 #define MAX_TIMES   4096
 
-/* Lengths of the steps of a comparison: all kinds of launches. Ops with a cache have the last two as well,
- * and so more than one split of attention. */
-static const uint32_t lengths[] = {1, 4, 7, 33, 70, OP_CASES_BATCH, 60};
+/* Lengths of the steps of a comparison: all kinds of launches. Ops with a cache have the last four as well,
+ * and so more than one split of attention, also side by side. */
+static const uint32_t lengths[] = {1, 4, 7, 33, 70, OP_CASES_BATCH, 60, 4, 1};
 #define LENGTHS       (sizeof lengths / sizeof lengths[0])
-#define SHORT_LENGTHS (LENGTHS - 2)
+#define SHORT_LENGTHS (LENGTHS - 4)
 
 struct run {
     struct op_graph *b;
@@ -419,10 +419,6 @@ static stator_status compare(uint32_t op, const struct device_choice *c, uint32_
         st = check_meaning(op, &want, e);
     for (uint32_t i = 0; i < n && st == STATOR_OK && difference[0] == '\0'; i++) {
         struct outcome got = {0};
-        uint64_t kinds = 0;
-        st = op_run_kinds(op, &kinds, e);
-        if (st != STATOR_OK || (!c[i].facts.host_memory && kinds >> GRAPH_CHOOSE & 1))
-            continue; /* GPUs have no kernels for it yet */
         st = find_outcome(op, &c[i], each, &got, e);
         if (st == STATOR_OK)
             say_difference(&c[i], &got, &want, difference);

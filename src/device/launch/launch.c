@@ -508,6 +508,15 @@ static uint32_t tile_queries(const struct graph *g, const struct launch_traits *
     return least != UINT32_MAX ? least : 0;
 }
 
+/* Whether some op leaves out tokens that a query of the chunk could see. */
+static bool leaves_out(const struct graph *g, const struct step_chunk *c) {
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_ATTENTION &&
+            graph_attention_sees(&g->ops[i].attention, c->position + c->n - 1) < c->position + c->n)
+            return true;
+    return false;
+}
+
 /* Whether a picture's tokens see each other in some op. */
 static bool sees_pictures(const struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++)
@@ -547,7 +556,8 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         c->tiled = 0;
         /* At least half of a tile, and tiles for a sixteenth of the device: they are that much faster. */
         uint64_t tiles = arith_ceil_div((uint64_t)c->n * group, ARITH_MAX(tile, 1u)) * a->kv_heads;
-        if (tile > 0 && !picture && 2 * (uint64_t)c->n * group >= tile && 16 * tiles >= enough) {
+        if (tile > 0 && !picture && !leaves_out(m->graph, c) && 2 * (uint64_t)c->n * group >= tile &&
+            16 * tiles >= enough) {
             c->tiled = 1;
             c->queries = tile_of;
         }
@@ -587,6 +597,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const uint32_t types = kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES;
     const uint32_t kernel = first + types;
     CHECK(!a->pictures || (!a->latent && !a->both));
+    CHECK(a->ratio == 0 || (!a->pictures && !a->latent && !a->both && a->skip == 0 && kv->window == 0));
     const uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
      * once, which go round for the rest. A group without work costs its launch; so where most chunks have
@@ -614,6 +625,10 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .windows = a->windows ? launch_floats(b, o->work) : launch_nowhere(),
         .has_windows = a->windows,
         .pictures = a->pictures,
+        .lists = a->ratio > 0 ? launch_floats(b, a->chosen) : launch_nowhere(),
+        .list_width = a->ratio > 0 ? b->g->values[a->chosen].width : 0,
+        .ratio = a->ratio,
+        .keep = a->keep,
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,
@@ -625,6 +640,11 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     launch_put_attention(b, l, &args);
     if (a->pictures && b->rows > 1) /* a picture's last token sees what it would in a text */
         launch_put_attention(b, launch_add(b, to_both + types, op, OPENCL_ATTENTION_GROUP, items), &args);
+    if (a->ratio > 0) /* the chunks of which some token does not see all */
+        launch_put_attention(b,
+                             launch_add(b, (eight ? LAUNCH_CHOSEN8 : LAUNCH_CHOSEN) + types, op,
+                                        OPENCL_ATTENTION_GROUP, groups),
+                             &args);
     if (tile == 0)
         return STATOR_OK;
     const uint32_t tiles = kv->type_k == KERNELS_KV_Q8_0
@@ -783,6 +803,8 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_ATTENTION] = add_attention,
     [GRAPH_GATHER_NORM] = add_norm,
     [GRAPH_ARGMAX] = add_argmax,
+    [GRAPH_INDEX] = launch_index,
+    [GRAPH_CHOOSE] = launch_choose,
     [GRAPH_CONV] = launch_conv,
     [GRAPH_DELTA] = launch_delta,
     [GRAPH_GATE] = launch_gate,

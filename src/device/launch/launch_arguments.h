@@ -79,6 +79,9 @@ struct launch_states {
     F(exchange_norm, EXCHANGE_NORM)                                                                          \
     F(exchange, EXCHANGE)                                                                                    \
     F(wide, WIDE)                                                                                            \
+    F(index, INDEX)                                                                                          \
+    F(scores, SCORES)                                                                                        \
+    F(choose, CHOOSE)                                                                                        \
     F(latent, LATENT)                                                                                        \
     F(pair, PAIR)                                                                                            \
     F(keep, KEEP)                                                                                            \

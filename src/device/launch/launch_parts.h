@@ -49,10 +49,16 @@ enum {
     LAUNCH_ATTENTION8 = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* for sub-groups of 8 */
     LAUNCH_BOTH = LAUNCH_ATTENTION8 + KERNELS_KV_TYPES + 1,      /* to both sides: the same */
     LAUNCH_BOTH8 = LAUNCH_BOTH + KERNELS_KV_TYPES + 1,
-    LAUNCH_LATENT = LAUNCH_BOTH8 + KERNELS_KV_TYPES + 1, /* by enum kernels_kv */
+    LAUNCH_CHOSEN = LAUNCH_BOTH8 + KERNELS_KV_TYPES + 1,         /* to chosen blocks: the same */
+    LAUNCH_CHOSEN8 = LAUNCH_CHOSEN + KERNELS_KV_TYPES + 1,
+    LAUNCH_LATENT = LAUNCH_CHOSEN8 + KERNELS_KV_TYPES + 1, /* by enum kernels_kv */
     LAUNCH_LATENT8 = LAUNCH_LATENT + KERNELS_KV_TYPES,
     LAUNCH_TILES = LAUNCH_LATENT8 + KERNELS_KV_TYPES, /* LAUNCH_TILES_OF */
     LAUNCH_LATENT_STORE = LAUNCH_TILES + 12,
+    LAUNCH_INDEX_STORE, /* launch_index.c */
+    LAUNCH_INDEX_KEYS,
+    LAUNCH_INDEX_SCORES,
+    LAUNCH_INDEX_CHOOSE,
     LAUNCH_ROUTE,
     LAUNCH_GROUP_SLOTS,
     LAUNCH_NEAR,
@@ -111,6 +117,10 @@ stator_status launch_delta(struct launch_list *b, uint32_t op);
 /* Of a MATMUL or EXPERTS with RELU2, behind the product: its value's floats, `each` rows of a token. */
 void launch_relu2(struct launch_list *b, uint32_t op, uint32_t each);
 stator_status launch_gate(struct launch_list *b, uint32_t op);
+
+/* launch_index.c */
+stator_status launch_index(struct launch_list *b, uint32_t op);
+stator_status launch_choose(struct launch_list *b, uint32_t op);
 
 /* launch_tower.c */
 stator_status launch_layer_norm(struct launch_list *b, uint32_t op);

@@ -265,7 +265,36 @@
     X(BUFFER, const uint, windows)                                                                           \
     X(U32, has_windows)                                                                                      \
     X(U32, pictures)                                                                                         \
+    X(BUFFER, const uint, lists)                                                                             \
+    X(U32, list_width)                                                                                       \
+    X(U32, ratio)                                                                                            \
+    X(U32, keep)                                                                                             \
     X(BUFFER, float, cells) X(BUFFER, uint, arrivals) X(U32, n_cells) X(LOCAL, float4, whole)
+
+/* Of both kernels of INDEX. */
+#define KERNEL_ARGUMENTS_INDEX(X)                                                                            \
+    X(BUFFER, float, x)                                                                                      \
+    X(U32, width)                                                                                            \
+    X(U32, n_heads)                                                                                          \
+    X(U32, dim)                                                                                              \
+    X(U32, ratio)                                                                                            \
+    X(U32, n_rot)                                                                                            \
+    X(U32, rotation)                                                                                         \
+    X(BUFFER, const float, q_norm)                                                                           \
+    X(BUFFER, const float, k_norm)                                                                           \
+    X(F32, inv_n) X(F32, eps) X(F32, share) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+
+/* Of CHOOSE's two. */
+#define KERNEL_ARGUMENTS_SCORES(X)                                                                           \
+    X(BUFFER, const float, x)                                                                                \
+    X(U32, width)                                                                                            \
+    X(U32, n_heads)                                                                                          \
+    X(U32, dim)                                                                                              \
+    X(U32, ratio) X(U32, keep) X(BUFFER, float, scores) X(U32, stride) X(CACHE, kv) X(LOCAL, float, tile)
+#define KERNEL_ARGUMENTS_CHOOSE(X)                                                                           \
+    X(BUFFER, const uint, scores)                                                                            \
+    X(U32, stride)                                                                                           \
+    X(U32, ratio) X(U32, keep) X(BUFFER, uint, list) X(U32, list_width) X(LOCAL, uint, count)
 
 #define KERNEL_ARGUMENTS_ROUTE(X)                                                                            \
     X(BUFFER, const float, logits)                                                                           \

@@ -25,6 +25,11 @@ struct look {
 #ifdef CL_BOTH
     global const struct step_window *windows; /* of the step's tokens; 0: there are none */
 #endif
+#ifdef CL_CHOSEN
+    global const uint *lists; /* of the step's tokens (kernels/shared/index.h), */
+    uint list_width, ratio, keep;
+    global const uint *list; /* and of the query whose rows are worked on */
+#endif
 };
 
 #define PARTS 16 /* in which maxima and sums of a row's scores are made */
@@ -35,7 +40,7 @@ struct scratch {
     local float *o;     /* [ROWS][head_v], merged so far */
     local float *score; /* [ROWS][SPLIT] */
     local float *part;  /* [ROWS][PARTS]: of a row's maximum or sum */
-    local uint *block;  /* [SPLIT / KV_LAYOUT_BLOCK]: where they begin in a unit */
+    local uint *block;  /* [SPLIT / SPOT]: where they lie in a unit (spot_of) */
     local int *end;     /* [ROWS]: tokens of the split that a row sees, */
 #ifdef CL_BOTH
     local int *from; /* [ROWS]: and those before */
@@ -119,11 +124,43 @@ static inline uint unit_of(const struct rows *r) {
 #endif
 }
 
+#ifdef CL_CHOSEN
+/* The token in this place of the query's list. */
+static inline uint token_at(const struct look *l, uint place) {
+    return l->list[0] == 0 ? place : l->list[1 + place / l->ratio] * l->ratio + place % l->ratio;
+}
+#else
+#define token_at(l, place) (place)
+#endif
+
 /* Where the token's block begins in a unit. */
 static inline uint block_of(const struct look *l, global const uint *table, uint token) {
     uint block = token / KV_LAYOUT_BLOCK;
     return table[l->ring != 0 ? block % l->ring : block] * l->cache.block_stride;
 }
+
+/* SPOT tokens of a split lie side by side: where, as one word, of which spot_block is the block's begin and
+ * spot_slot the slot of token t of the split. */
+#ifdef CL_CHOSEN
+#define SPOT 4
+static inline uint spot_of(const struct look *l, global const uint *table, uint place) {
+    uint token = token_at(l, place);
+    return block_of(l, table, token) | token % KV_LAYOUT_BLOCK / SPOT; /* blocks begin at multiples of 64 */
+}
+
+static inline uint spot_block(uint place) {
+    return place & ~(uint)(KV_LAYOUT_BLOCK / SPOT - 1);
+}
+
+static inline uint spot_slot(uint place, uint t) {
+    return (place & (KV_LAYOUT_BLOCK / SPOT - 1)) * SPOT + t % SPOT;
+}
+#else
+#define SPOT           KV_LAYOUT_BLOCK
+#define spot_of         block_of
+#define spot_block(place)  (place)
+#define spot_slot(place, t) ((t) % KV_LAYOUT_BLOCK)
+#endif
 
 /* The scale of 32 values of a query. */
 static inline float query_scale(global const float *x) {

@@ -22,6 +22,9 @@
 #if !defined(CL_KV)
 #define KEYS(X)   X(0)
 #define VALUES(X) X(0)
+#elif defined(CL_CHOSEN) /* what follows four tokens lies anywhere */
+#define KEYS(X)   X(0) X(1)
+#define VALUES(X) X(0)
 #elif CL_KV == KV_LAYOUT_F32 && defined(CL_LATENT)
 #define KEYS(X)   X(0)
 #define VALUES(X) X(0) X(1)
@@ -50,7 +53,7 @@ static inline struct scratch scratch_in(local float *memory, uint head_k, uint h
     m.score = memory;
     m.part = m.score + ROWS * SPLIT;
     m.block = (local uint *)(m.part + ROWS * PARTS);
-    m.end = (local int *)(m.block + SPLIT / KV_LAYOUT_BLOCK);
+    m.end = (local int *)(m.block + SPLIT / SPOT);
     m.to = (local uint *)(m.end + ROWS);
 #ifdef CL_BOTH
     m.from = (local int *)(m.to + ROWS);
@@ -349,16 +352,16 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
                                global const uint *table, uint begin, bool fresh, const struct cells *cells) {
     uint me = get_local_id(0);
     int from = max(hidden(l, r, 0, begin), 0), to = min(seen(l, r, r->n - 1, begin), SPLIT);
-    uint slot = 2 * me % KV_LAYOUT_BLOCK;
     bool some = (int)(2 * me) < to && (int)(2 * me + 1) >= from;
+    uint token = some ? token_at(l, begin + 2 * me) : 0, slot = token % KV_LAYOUT_BLOCK;
     global const uchar *k = cl_unit_at(&l->cache, unit_of(r));
     struct keys x;
     if (some) {
-        k += block_of(l, table, begin + 2 * me);
+        k += block_of(l, table, token);
         EARLY(load_keys(TYPE_K(l), k, slot, l->head_k, &x);)
     }
-    if (me < SPLIT / KV_LAYOUT_BLOCK)
-        m->block[me] = block_of(l, table, begin + (uint)clamp((int)(me * KV_LAYOUT_BLOCK), from, to - 1));
+    if (me < SPLIT / SPOT)
+        m->block[me] = spot_of(l, table, begin + (uint)clamp((int)(me * SPOT), from, to - 1));
     if (me < ROWS)
         plan_row(l, m, r, me, begin, cells);
     if (fresh)

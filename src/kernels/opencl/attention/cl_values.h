@@ -21,6 +21,11 @@ static inline uint value_scales(const struct look *l) {
 #endif
 }
 
+/* Four scales of group g, of the token t of the split, which has this place. */
+static inline half4 scales_at(global const uchar *scales, uint place, uint g, uint t) {
+    return ((global const half4 *)(scales + spot_block(place)))[(g * KV_LAYOUT_BLOCK + spot_slot(place, t)) / 4];
+}
+
 /* Group: the largest scales of quantised V, of what each row sees of the split, block by block; then, after a
  * barrier, the factor of its weights and the unit of its sums: of row i and group g two at factor_of. */
 static inline void put_largest(const struct look *l, const struct scratch *m, const struct rows *r,
@@ -33,10 +38,17 @@ static inline void put_largest(const struct look *l, const struct scratch *m, co
         int end = seen(l, r, row, begin) - (int)(b * KV_LAYOUT_BLOCK);
         float most = 0.0f;
         if (end > 0 && from < KV_LAYOUT_BLOCK) {
+#ifdef CL_CHOSEN
+            for (int t = 0; t < min(end, KV_LAYOUT_BLOCK); t += 4) {
+                uint place = spot_of(l, table, begin + b * KV_LAYOUT_BLOCK + (uint)t);
+                half4 four = scales_at(scales, place, g, (uint)t);
+                most = larger_scale(most, seen_scales(four, from - t, end - t));
+            }
+#else
             uint block = block_of(l, table, begin + b * KV_LAYOUT_BLOCK);
-            global const half4 *at = (global const half4 *)(scales + block) + g * (KV_LAYOUT_BLOCK / 4);
             for (int t = 0; t < KV_LAYOUT_BLOCK; t += 4)
-                most = larger_scale(most, seen_scales(at[t / 4], from - t, end - t));
+                most = larger_scale(most, seen_scales(scales_at(scales, block, g, (uint)t), from - t, end - t));
+#endif
         }
         m->largest[i] = most;
     }
@@ -258,8 +270,7 @@ static inline void put_weights(const struct look *l, const struct scratch *m, co
     if (mine) {
 #pragma unroll 1
         for (uint t = get_local_id(0) % 16 * 4; t < SPLIT; t += 64) {
-            half4 d = ((global const half4 *)(scales + m->block[t / KV_LAYOUT_BLOCK]))
-                [(c->d / 32 * KV_LAYOUT_BLOCK + t % KV_LAYOUT_BLOCK) / 4];
+            half4 d = scales_at(scales, m->block[t / SPOT], c->d / 32, t);
             d = seen_scales(d, first - (int)t, end - (int)t);
             float4 scale = {(float)d.x, (float)d.y, (float)d.z, (float)d.w};
 #define PUT(few, factor)                                                                                     \
@@ -398,7 +409,8 @@ static inline uint first_token(const struct look *l, const struct rows *r, uint 
 /* The item's column of token t. */
 static inline struct source column_at(const struct look *l, const struct scratch *m, const struct rows *r,
                                       const struct column *c, uint t) {
-    return source_at(l, values_of(l, r) + m->block[t / KV_LAYOUT_BLOCK], c->d, t % KV_LAYOUT_BLOCK);
+    uint place = m->block[t / SPOT];
+    return source_at(l, values_of(l, r) + spot_block(place), c->d, spot_slot(place, t));
 }
 
 #define START_VALUES(i) x->of##i = load_values(l, &from);
