@@ -74,13 +74,16 @@ enum {
 };
 enum { ROWS = 97 + 101 + 103 + 107, N_IDS = 60 };
 static const uint64_t multipliers[APART] = {1234567891011, 987654321987, 5678901234567};
-static const uint64_t sizes[HEADS] = {97, 101, 103, 107}, offsets[HEADS] = {0, 97, 198, 301};
+/* With other numbers of rows than ROWS the table's data is the caller's to write: row r has the numbers of
+ * row r % ROWS. */
+static uint64_t sizes[HEADS] = {97, 101, 103, 107}, offsets[HEADS] = {0, 97, 198, 301}, all_rows = ROWS;
 
 /* What the test computes with. */
 static struct {
     float embd[VOCAB][EMBD], output[VOCAB][EMBD], output_norm[EMBD];
     float table[ROWS][DIM], key[EMBD][ROW], value[EMBD][ROW];
     float norm_key[EMBD], norm_query[EMBD], norm_conv[EMBD], conv[EMBD][TAPS];
+    uint8_t blocks[ROWS][DIM * sizeof(float)]; /* of the table; other types than F32 have fewer bytes */
 } numbers;
 
 static inline void ngram_model_fill(float *x, size_t n, float middle, float spread, uint64_t *seed) {
@@ -146,19 +149,25 @@ static inline struct gguf_writer ngram_model_write(bool silent, uint32_t type) {
     ngram_model_tensor(&w, "blk.1.ple_norm_query.weight", EMBD, 0, numbers.norm_query);
     ngram_model_tensor(&w, "blk.1.ple_norm_conv.weight", EMBD, 0, numbers.norm_conv);
     ngram_model_tensor(&w, "blk.1.ple_conv1d.weight", TAPS, EMBD, numbers.conv);
-    if (type == BLOCK_F32) {
-        ngram_model_tensor(&w, "per_layer_token_embd.weight", DIM, ROWS, numbers.table);
+    uint64_t bytes = 0;
+    assert_true(block_row_bytes(type, DIM, &bytes) && bytes <= sizeof numbers.blocks[0]);
+    for (int r = 0; r < ROWS; r++) { /* the floats are then those of the blocks */
+        if (type == BLOCK_F32)
+            memcpy(numbers.blocks[r], numbers.table[r], bytes);
+        else
+            encode_row(type, numbers.table[r], NULL, numbers.blocks[r], DIM);
+        block_decode_row(type, numbers.blocks[r], numbers.table[r], DIM);
+    }
+    const uint64_t ne[2] = {DIM, all_rows};
+    if (all_rows != ROWS) {
+        gguf_writer_put(&w.data, NULL, -w.data.n % 32);
+        gguf_writer_entry(&w, "per_layer_token_embd.weight", type, 2, ne, w.data.n);
         return w;
     }
-    uint64_t bytes = 0;
-    assert_true(block_row_bytes(type, DIM, &bytes));
-    uint8_t *blocks =
-        gguf_writer_tensor(&w, "per_layer_token_embd.weight", type, 2, (uint64_t[]){DIM, ROWS}, NULL);
-    assert_non_null(blocks);
-    for (int r = 0; r < ROWS; r++) { /* the floats are then those of the blocks */
-        encode_row(type, numbers.table[r], NULL, blocks + r * bytes, DIM);
-        block_decode_row(type, blocks + r * bytes, numbers.table[r], DIM);
-    }
+    uint8_t *to = gguf_writer_tensor(&w, "per_layer_token_embd.weight", type, 2, ne, NULL);
+    assert_non_null(to);
+    for (int r = 0; r < ROWS; r++)
+        memcpy(to + r * bytes, numbers.blocks[r], bytes);
     return w;
 }
 

@@ -60,20 +60,24 @@ static void norm(const double *x, const float *w, double *y) {
         y[i] = x[i] / sqrt(sum / EMBD + 1e-5) * (double)w[i];
 }
 
-/* Rows of a token, by the last end of a text before it. */
-static bool hits_the_last_row;
-static void gather(const int32_t *ids, int at, double e[ROW]) {
+/* Row of a token's head, by the last end of a text before it. */
+static uint64_t row_of(const int32_t *ids, int at, int h) {
     int begin = at;
+    uint64_t mixed = 0;
     while (begin > 0 && ids[begin - 1] != EOS)
         begin--;
+    for (int k = 0; k < 2 + h / (HEADS / 2); k++)
+        mixed ^= (uint64_t)(at - k >= begin ? ids[at - k] : EOS) * multipliers[k];
+    return mixed % sizes[h] + offsets[h];
+}
+
+static bool hits_the_last_row;
+static void gather(const int32_t *ids, int at, double e[ROW]) {
     for (int h = 0; h < HEADS; h++) {
-        uint64_t mixed = 0;
-        for (int k = 0; k < 2 + h / (HEADS / 2); k++)
-            mixed ^= (uint64_t)(at - k >= begin ? ids[at - k] : EOS) * multipliers[k];
-        const uint64_t row = mixed % sizes[h] + offsets[h];
+        const uint64_t row = row_of(ids, at, h);
         hits_the_last_row = hits_the_last_row || row == ROWS - 1;
         for (int i = 0; i < DIM; i++)
-            e[h * DIM + i] = (double)numbers.table[row][i];
+            e[h * DIM + i] = (double)numbers.table[row % ROWS][i];
     }
 }
 
@@ -117,27 +121,66 @@ static void compute(const int32_t *ids, int n, double *logits) {
     free(kept);
 }
 
+static void compare(const char *what, const char *model) {
+    static double expected[N_IDS * VOCAB];
+    int32_t ids[N_IDS];
+    ngram_model_ids(ids);
+    float *out = ngram_model_run(model, "memory.batch=64", "devices.use=cpu:0", NULL);
+    compute(ids, N_IDS, expected);
+    for (int i = 0; i < N_IDS * VOCAB; i++)
+        if (!(fabs((double)out[i] - expected[i]) < 1e-4))
+            fail_msg("%s: logit %d of position %d is %g, expected %g", what, i % VOCAB, i / VOCAB,
+                     (double)out[i], expected[i]);
+    free(out);
+}
+
 /* Tables in floats and in blocks. */
 static void formulas(void **state) {
     (void)state;
     static const uint32_t types[] = {BLOCK_F32, BLOCK_IQ4_NL, BLOCK_Q8_0, BLOCK_F16};
-    static double expected[N_IDS * VOCAB];
-    int32_t ids[N_IDS];
-    ngram_model_ids(ids);
     for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
         char path[GGUF_WRITER_PATH];
         struct gguf_writer w = ngram_model_write(true, types[k]);
-        float *out =
-            ngram_model_run(ngram_model_path(&w, path), "memory.batch=64", "devices.use=cpu:0", NULL);
-        compute(ids, N_IDS, expected);
-        for (int i = 0; i < N_IDS * VOCAB; i++)
-            if (!(fabs((double)out[i] - expected[i]) < 1e-4))
-                fail_msg("%s: logit %d of position %d is %g, expected %g", block_info(types[k])->name,
-                         i % VOCAB, i / VOCAB, (double)out[i], expected[i]);
-        free(out);
+        compare(block_info(types[k])->name, ngram_model_path(&w, path));
         gguf_writer_free(&w);
     }
     assert_true(hits_the_last_row);
+}
+
+/* A table of 320 million rows, as the published one, in a file with holes: what lies beyond 4 GiB. */
+static void far_rows(void **state) {
+    (void)state;
+    static const uint64_t usual[HEADS] = {97, 101, 103, 107};
+    char path[] = "/tmp/stator-ngrams-XXXXXX";
+    int32_t ids[N_IDS];
+    uint64_t bytes = 0, farthest = 0;
+    ngram_model_ids(ids);
+    for (int h = 0; h < HEADS; h++) {
+        sizes[h] = 80000023 + usual[h];
+        offsets[h] = h > 0 ? offsets[h - 1] + sizes[h - 1] : 0;
+    }
+    all_rows = offsets[HEADS - 1] + sizes[HEADS - 1];
+    assert_true(block_row_bytes(BLOCK_IQ4_NL, DIM, &bytes));
+    struct gguf_writer w = ngram_model_write(true, BLOCK_IQ4_NL);
+    assert_true(gguf_writer_finish(&w));
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && gguf_writer_save(&w, path));
+    assert_int_equal(ftruncate(fd, (off_t)(w.out_bytes + all_rows * bytes)), 0);
+    for (int t = 0; t < N_IDS; t++)
+        for (int h = 0; h < HEADS; h++) {
+            const uint64_t row = row_of(ids, t, h), at = w.out_bytes + row * bytes;
+            assert_int_equal(pwrite(fd, numbers.blocks[row % ROWS], bytes, (off_t)at), bytes);
+            farthest = row > farthest ? row : farthest;
+        }
+    assert_true(farthest * bytes > UINT32_MAX);
+    compare("far rows", path);
+    close(fd);
+    unlink(path);
+    gguf_writer_free(&w);
+    memcpy(sizes, usual, sizeof sizes);
+    for (int h = 1; h < HEADS; h++)
+        offsets[h] = offsets[h - 1] + sizes[h - 1];
+    all_rows = ROWS;
 }
 
 /* Chunks, devices, and tiers. */
@@ -332,6 +375,7 @@ static void refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_numpys),
                                        cmocka_unit_test(formulas),
+                                       cmocka_unit_test(far_rows),
                                        cmocka_unit_test(same_bits),
                                        cmocka_unit_test_setup(prefixes_and_drafts, count_allocations),
                                        cmocka_unit_test_setup_teardown(files, make_folder, kv_folder_remove),
