@@ -46,6 +46,8 @@
  *             largest number of sequences of full length of any plan that fits, 0: none; absent where that
  *             was not searched}; both without spilling
  *   checkpoints     how many copies of windows and states are planned for (server.checkpoints)
+ *   in_file   {bytes, rows_per_token, row_bytes}: of the table of n-grams, which is in no memory: its rows
+ *             are read as tokens need them; absent in models without one
  *   spill_slowdown  struct plan's slowdown, where it is known
  *   estimate  struct plan_rates, where it is known: {link_bytes_per_second, link_assumed, hop_ns,
  * hop_assumed, layers_tokens_per_second, tensor_tokens_per_second (or no_tensor, why),
@@ -228,6 +230,10 @@ struct plan {
     uint32_t max_blocks;
     uint64_t kv_tokens;
     uint64_t checkpoints; /* server.checkpoints, 0 where the model has no use for them */
+    struct plan_in_file { /* the table of n-grams; bytes 0: there is none */
+        uint64_t bytes;
+        uint64_t rows, row_bytes; /* rows of a token */
+    } in_file;
     uint64_t room_tokens;
     uint64_t sequences_fit;
     bool room_known; /* the two above */

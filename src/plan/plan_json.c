@@ -203,6 +203,13 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
     json_close(j);
     if (p->checkpoints > 0)
         json_put_u64(j, "checkpoints", p->checkpoints);
+    if (p->in_file.bytes > 0) {
+        json_open_object(j, "in_file");
+        json_put_u64(j, "bytes", p->in_file.bytes);
+        json_put_u64(j, "rows_per_token", p->in_file.rows);
+        json_put_u64(j, "row_bytes", p->in_file.row_bytes);
+        json_close(j);
+    }
     if (p->slowdown > 0)
         json_put_double(j, "spill_slowdown", p->slowdown);
     if (p->rates.known)

@@ -230,6 +230,13 @@ static void add_routes(const struct planning *s, struct plan *p) {
     }
 }
 
+static struct plan_in_file in_file(const struct shape *s) {
+    const struct gguf_tensor *t = s->ngram.heads > 0 ? s->ngram_table : NULL;
+    return t == NULL ? (struct plan_in_file){0}
+                     : (struct plan_in_file){
+                           .bytes = t->bytes, .rows = s->ngram.heads, .row_bytes = t->bytes / t->ne[1]};
+}
+
 stator_status planner_make(struct planning *s, const struct planning_want *want, struct plan *p,
                            stator_error *e) {
     stator_status st = measure_second(s, want, p, e);
@@ -249,6 +256,7 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
             (unsigned long long)s->load_window, (unsigned long long)least);
     p->purpose = s->purpose;
     p->checkpoints = want->checkpoints;
+    p->in_file = in_file(s->shape);
     p->rates = s->rates;
     p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
     add_routes(s, p);

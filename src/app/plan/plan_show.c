@@ -223,6 +223,7 @@ int plan_command(int argc, char **argv) {
             "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas},\n"
             "kv {tokens, room_tokens, sequences_fit (both where it fits)}, spill_slowdown (where it is "
             "known),\n"
+            "in_file {bytes, rows_per_token, row_bytes} (of a table of n-grams, which is in no memory),\n"
             "hosted {ram_bytes_per_second, ram_assumed, estimates: [{hits, tokens_per_second}]} (where the "
             "processors\ncompute experts, and bandwidths are known),\n"
             "estimate {link_bytes_per_second, link_assumed, hop_ns, hop_assumed, layers_tokens_per_second,\n"

@@ -287,6 +287,17 @@ static void print_experts(const struct plan *p, FILE *out) {
     print_hits(&p->hosted, out);
 }
 
+/* Prints what is in no memory. */
+static void print_in_file(const struct plan *p, FILE *out) {
+    char all[UNITS_TEXT];
+    if (p->in_file.bytes > 0)
+        fprintf(
+            out,
+            "rows of n-grams: the table of %s stays in the model's file, of which each token reads %" PRIu64
+            " rows of %" PRIu64 " bytes\n",
+            units_format_size(p->in_file.bytes, all), p->in_file.rows, p->in_file.row_bytes);
+}
+
 /* Prints what each device spills to host memory, and what this costs a generated token. */
 static void print_spill(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
@@ -435,6 +446,7 @@ void plan_table_print(const struct plan *p, FILE *out, bool verbose) {
     print_kv(p, out);
     print_routes(p, out);
     print_rates(p, out);
+    print_in_file(p, out);
     print_experts(p, out);
     print_spill(p, out);
     print_scratch(p, out);

@@ -8,6 +8,7 @@
 
 #include "engine/run/ngram_rows.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -259,6 +260,40 @@ static void prefixes_and_drafts(void **state) {
     gguf_writer_free(&w);
 }
 
+/* The plan says what stays in the file, and has the rows of a step in the run's state. */
+static void planned(void **state) {
+    (void)state;
+    static char json[1 << 20];
+    uint64_t state_bytes[2] = {0};
+    char path[GGUF_WRITER_PATH];
+    struct gguf_writer w = ngram_model_write(false, BLOCK_F32);
+    ngram_model_path(&w, path);
+    for (int k = 0; k < 2; k++) {
+        const char *sets[] = {k == 0 ? "memory.batch=8" : "memory.batch=128", "memory.context=256",
+                              "devices.use=cpu:0"};
+        const stator_options o = {.size = sizeof o, .config = path, .set = sets, .n_set = 3};
+        stator *s = NULL;
+        size_t n = 0;
+        stator_error e = {0};
+        if (stator_open(&o, &s, &e) != STATOR_OK || stator_plan(s, &e) != STATOR_OK ||
+            stator_plan_json(s, json, sizeof json, &n, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        const char *at = strstr(json, "\"in_file\": {"), *run = strstr(json, "\"run's state\"");
+        uint64_t bytes = 0, rows = 0, row_bytes = 0;
+        assert_true(at != NULL && run != NULL && (run = strstr(run, "\"bytes\": ")) != NULL);
+        assert_int_equal(sscanf(at,
+                                "\"in_file\": { \"bytes\": %" SCNu64 ", \"rows_per_token\": %" SCNu64
+                                ", \"row_bytes\": %" SCNu64,
+                                &bytes, &rows, &row_bytes),
+                         3);
+        assert_true(bytes == ROWS * DIM * 4 && rows == HEADS && row_bytes == DIM * 4);
+        state_bytes[k] = strtoull(run + 9, NULL, 10);
+        stator_close(s);
+    }
+    assert_true(state_bytes[1] - state_bytes[0] >= (uint64_t)(128 - 8) * HEADS * DIM * 4);
+    gguf_writer_free(&w);
+}
+
 /* What one engine leaves in files, the next one goes on from. */
 static void files(void **state) {
     (void)state;
@@ -377,6 +412,7 @@ int main(void) {
                                        cmocka_unit_test(formulas),
                                        cmocka_unit_test(far_rows),
                                        cmocka_unit_test(same_bits),
+                                       cmocka_unit_test(planned),
                                        cmocka_unit_test_setup(prefixes_and_drafts, count_allocations),
                                        cmocka_unit_test_setup_teardown(files, make_folder, kv_folder_remove),
                                        cmocka_unit_test(accepted_drafts),
