@@ -214,7 +214,7 @@ class Model:
         if self.arch in WIDE_NORMS:
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         q, k, v = (x.reshape(n, -1, self.dim) for x in (q, k, v))
-        if self.arch.startswith('qwen35') or self.arch == 'qwen3next':
+        if self.arch.startswith('qwen35') or self.arch in ('qwen3next', 'qwen4exp'):
             q = q.reshape(n, self.heads, 2 * self.dim)
             q, gate = q[..., :self.dim], q[..., self.dim:]
         late = self.arch == 'hunyuan-dense'  # norms of heads come after RoPE
@@ -229,6 +229,7 @@ class Model:
             q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled) if source == self.layer else k
         if late:
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
+        chosen = self.chosen(h, base) if self.key('attention.compress_ratios', [0] * (i + 1))[i] else None
         self.kept[self.layer] = k, v
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
@@ -241,10 +242,51 @@ class Model:
             hidden = (behind < 0) | (behind >= (window or n))
             if self.pictures is not None:  # the number of each token's picture, or -1: tokens of a picture see each other
                 hidden &= (self.pictures[:, None] != self.pictures) | (self.pictures < 0)
-            scores = np.where(hidden, -np.inf, scores)
+            scores = np.where(hidden if chosen is None else hidden | ~chosen, -np.inf, scores)
         p = softmax(scores, self.w('attn_sinks.weight')[:, None, None] if self.has('attn_sinks.weight') else None)
         out = np.einsum('hij,jhd->ihd', p, v)
         return self.product((out if gate is None else out * sigmoid(gate)).reshape(n, -1), 'attn_output')
+
+    def chosen(self, h, base):
+        """Which tokens each one sees by its indexer: those of the best blocks, and those behind its last whole block."""
+        n, dim, ratio = len(h), self.key('attention.indexer.key_length'), max(self.key('attention.compress_ratios'))
+        q = self.norm(self.product(h, 'indexer.q_proj').reshape(n, -1, dim), self.w('indexer.q_norm.weight'))
+        k = self.product(h, 'indexer.k_proj')[:n // ratio * ratio].reshape(-1, ratio, dim).mean(1)
+        spread = np.zeros((n, 1, dim))  # block keys at their first tokens' places
+        spread[:len(k) * ratio:ratio, 0] = self.norm(k, self.w('indexer.k_norm.weight'))
+        q, k = self.rotate(q, base, True), self.rotate(spread, base, True)[:len(k) * ratio:ratio, 0]
+        scores = np.maximum(np.einsum('thd,bd->thb', q, k), 0).sum(1)
+        sees = np.zeros((n, n), bool)
+        for t in range(n):
+            whole = (t + 1) // ratio
+            for b in np.argsort(-scores[t, :whole], kind='stable')[:self.key('attention.indexer.top_k') // ratio]:
+                sees[t, b * ratio:(b + 1) * ratio] = True
+            sees[t, whole * ratio:t + 1] = True
+        return sees
+
+    def ngrams(self, x, ids):
+        """What the n-grams that end at each token add to its streams."""
+        n, count, width = x.shape
+        u = lambda name: np.array(self.key('ple.' + name), np.uint64)
+        size, each, eos = self.key('ple.ngram_size'), self.key('ple.heads_per_ngram'), self.key('ple.eos_token_id')
+        rows = np.zeros((n, (size - 1) * each), np.int64)
+        for t in range(n):
+            recent, cut = [ids[t]], False
+            for back in range(1, size):
+                cut = cut or t < back or ids[t - back] == eos
+                recent.append(eos if cut else ids[t - back])
+            terms = np.array(recent, np.uint64) * u('layer_multipliers')[:size]
+            for k in range(2, size + 1):
+                h = slice((k - 2) * each, (k - 1) * each)
+                rows[t, h] = np.bitwise_xor.reduce(terms[:k]) % u('head_vocab_sizes')[h] + u('head_offsets')[h]
+        e = self.tensors['per_layer_token_embd.weight'][rows].reshape(n, -1)
+        w = lambda name: self.w('ple_norm_%s.weight' % name).reshape(count, width)
+        s = (self.norm(self.product(e, 'ple_key').reshape(x.shape), w('key')) * self.norm(x, w('query'))).sum(2) / np.sqrt(width)
+        g = sigmoid(np.sign(s) * np.sqrt(np.maximum(np.abs(s), 1e-6)))[:, :, None] * self.product(e, 'ple_value')[:, None]
+        taps = self.key('ple.conv_kernel')
+        before = np.vstack([np.zeros(((taps - 1) * size, count * width)), self.norm(g, w('conv')).reshape(n, -1)])
+        y = sum(before[t * size:t * size + n] * self.w('ple_conv1d.weight')[:, t] for t in range(taps))
+        return g + silu(y).reshape(x.shape)
 
     def latent(self, h):
         """Latent attention, with K and V of each head made of the row that all share."""
@@ -301,7 +343,8 @@ class Model:
             new = (v[t] - np.einsum('hk,hkv->hv', k[t][of], state)) * beta[t][:, None]
             state += k[t][of][:, :, None] * new[:, None]
             out[t] = np.einsum('hk,hkv->hv', q[t][of] / np.sqrt(dim), state)
-        return self.product((self.norm(out, self.w('ssm_norm.weight')) * silu(z.reshape(n, values, dim))).reshape(n, -1), 'ssm_out')
+        gate = sigmoid if self.arch == 'qwen4exp' else silu
+        return self.product((self.norm(out, self.w('ssm_norm.weight')) * gate(z.reshape(n, values, dim))).reshape(n, -1), 'ssm_out')
 
     def mamba(self, h):
         """The state space of Mamba-2, token by token."""
@@ -381,6 +424,24 @@ class Model:
         gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
         return self.product((gelu if self.arch in GELU else silu)(gate) * up, 'ffn_down')
 
+    def mix(self, x, stem):
+        """Of streams [tokens][streams][width] what a part of a layer reads, and by what each stream takes the part's output."""
+        t = lambda name: self.tensors['%s_%s.weight' % (stem, name)]
+        n, count, width = x.shape
+        normed = self.norm(x, t('norm').reshape(count, width))
+        flat = normed.reshape(n, -1)
+        gates = sigmoid(silu(flat @ t('down').T / count) @ t('up').T).reshape(x.shape)
+        by = 2 * sigmoid(flat @ t('inject').T / count) if stem + '_inject.weight' in self.tensors else None
+        return (gates * normed).mean(1), by
+
+    def streams_layer(self, x, i, ids):
+        self.layer = 'blk.%d' % i
+        x = x + self.ngrams(x, ids) if i in self.key('ple.layers', []) else x
+        h, by = self.mix(x, self.layer + '.hc_attn')
+        x = x + (self.delta(h) if self.has('ssm_a') else self.attention(h, i))[:, None] * by[:, :, None]
+        h, by = self.mix(x, self.layer + '.hc_ffn')
+        return x + self.experts(h)[:, None] * by[:, :, None]
+
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
@@ -411,11 +472,17 @@ class Model:
         scale = np.sqrt(self.key('embedding_length')) if self.arch in GELU else self.key('embedding_scale', 1.0)
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
         self.kept, width = {}, self.key('embedding_length_per_layer_input', 0)
-        if width:
+        if 'per_layer_model_proj.weight' in self.tensors:
             parts = lambda y: y.reshape(len(ids), -1, width)
             product = parts(x @ self.tensors['per_layer_model_proj.weight'].T / np.sqrt(x.shape[1]))
             own = parts(self.tensors['per_layer_token_embd.weight'][ids] * np.sqrt(width))
             self.layer_in = (self.norm(product, self.tensors['per_layer_proj_norm.weight']) + own) / np.sqrt(2)
+        streams = self.key('hyper_connection.count', 0)
+        if streams:
+            x = np.repeat(x[:, None], streams, axis=1)
+            for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
+                x = self.streams_layer(x, i, ids)
+            return self.mix(x, 'output_hc')[0]
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
             x = self.layer_of(x, i, residual)
         return self.norm(x, self.tensors['token_embd_norm.weight' if self.arch.startswith('lfm2') else 'output_norm.weight'])

@@ -36,32 +36,12 @@ static const char *relative(const char *name) {
     return best;
 }
 
-const struct arch_missing arch_missing_list[] = {
-    {"qwen4exp", "Qwen3.8-Flash-Next", "qwen35moe",
-     "hyper-connections, indexer attention and n-gram embeddings"}, /* qwen/qwen4exp.md */
-    {0}};
-
-/* NULL: none of arch_missing_list. */
-static const struct arch_missing *find_missing(struct gguf_text name) {
-    for (const struct arch_missing *m = arch_missing_list; m->name != NULL; m++)
-        if (gguf_text_is(name, m->name))
-            return m;
-    return NULL;
-}
-
 static stator_status unknown(const struct gguf *g, struct gguf_text name, stator_error *e) {
     char shown[GGUF_SHOWN], known[512] = "";
     for (uint32_t i = 0; arch_list[i] != NULL; i++) {
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", arch_list[i]->name);
     }
-    const struct arch_missing *m = find_missing(name);
-    if (m != NULL)
-        return gguf_error(g, e,
-                          "the architecture '%s' (%s) is not supported: this build has no %s (its nearest "
-                          "relative that is: "
-                          "%s; `stator help models` names the models that are); known ones: %s",
-                          m->name, m->models, m->missing, m->relative, known);
     const char *near = relative(gguf_show(name, shown));
     return gguf_error(
         g, e,

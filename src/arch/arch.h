@@ -25,16 +25,6 @@ extern const struct arch *const arch_list[];
 
 const struct arch *arch_find(const char *name); /* NULL: none */
 
-/* Architectures that people ask for and that no file here computes. */
-struct arch_missing {
-    const char *name, *models;
-    const char *relative; /* the nearest architecture that is there */
-    const char *missing;  /* what stator lacks; a list that ends with "and .." */
-};
-
-/* Terminated by a row without a name. */
-extern const struct arch_missing arch_missing_list[];
-
 /* Fills *s from an open file. STATOR_BAD_MODEL: an unknown architecture (names it and lists the known ones),
  * missing or mistyped keys, missing tensors, shapes that contradict the metadata, tensor types that we can't
  * compute with, tensors that the architecture does not know (a silent guess otherwise); s->arch_unknown

@@ -24,6 +24,10 @@
 #define EXPERTS_OPS     6
 #define EXPERTS_VALUES  6
 #define EXPERTS_WEIGHTS 12
+/* More outside layers with hyper-connections: the streams' begin and the last mix. */
+#define STREAMS_OPS     6
+#define STREAMS_VALUES  6
+#define STREAMS_WEIGHTS 3
 
 #define VALUE_ALIGN 64
 
@@ -38,15 +42,16 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     const uint32_t experts = s->experts.count > 0, shared = shares > 0;
     const uint32_t copies = ARITH_MAX(shares, 1u), parts = stages * copies,
                    nextn = s->n_nextn > 0 ? copies : 0;
+    const uint32_t streams = s->streams.count > 0;
     const uint32_t layers = (s->n_layers + (s->n_nextn > 0)) * copies;
     g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS + shared * SHARE_OPS) * layers +
-                 (OPS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_OPS;
+                 (OPS_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_OPS) * parts + nextn * NEXTN_OPS;
     g->max_values =
         (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES + shared * SHARE_VALUES) * layers +
-        (VALUES_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_VALUES;
+        (VALUES_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_VALUES) * parts + nextn * NEXTN_VALUES;
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
-                     (WEIGHTS_OUTSIDE + shared * SHARE_OUTSIDE) * parts + nextn * NEXTN_WEIGHTS +
-                     s->n_factors * copies;
+                     (WEIGHTS_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_WEIGHTS) * parts +
+                     nextn * NEXTN_WEIGHTS + s->n_factors * copies;
     g->max_cached = CACHES_PER_LAYER * layers + copies; /* n-grams are of one layer */
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
@@ -352,6 +357,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     uint64_t widest = ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab),
                                 (uint64_t)s->n_heads * ARITH_MAX(s->head_dim_k, s->window_heads.dim_k) * 3);
     widest = ARITH_MAX(widest, (uint64_t)s->layer_embd * s->n_layers);
+    widest = ARITH_MAX(widest, shape_stream_width(s));
     uint64_t rows = ARITH_MAX(want->batch, want->logits_rows);
     uint64_t all = 0;
     if (s->experts.count > 0) { /* values have a row per token and expert that it uses, and some to align */
@@ -374,7 +380,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     g->landing = g->outgoing = g->zone = g->head_zone = GRAPH_NONE;
     g->shared_head = false;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
-    g->width = s->n_embd;
+    g->width = shape_stream_width(s);
     g->nextn = g->nextn_end = g->guess = 0;
     build(g, s);
     if (g->want.share.count > 0) {

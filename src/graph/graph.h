@@ -24,6 +24,7 @@ enum graph_kind {
                     `work`, as it is */
     GRAPH_NORM, /* out = rms_norm(in) * weight[0]; RESIDUAL: out += the normed row; an optional weight[1] then
                  scales that sum by weight[1][0]. RESIDUAL may norm the parts (norm.parts) of a row apart.
+                 norm.apart: the same without RESIDUAL, and the parts' weights lie one behind the other.
                  norm.centred: a layer norm, out = rms_norm(in - its mean) * weight[0] + bias[0].
                  Without weights weight[0] is 1 */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
@@ -75,9 +76,15 @@ enum graph_kind {
                          each rounded; the convolution as of CONV, with taps `apart` tokens from each other.
                          weight[0]: [taps, streams * dim]. Keeps the rows of the last (taps - 1) * apart
                          tokens in the cache */
-    GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
-    GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
-    GRAPH_GELU,       /* out = num_gelu_erf(in), in the number formats of out */
+    /* Hyper-connections (streams): a row has op.streams.count streams side by side. */
+    GRAPH_SILU,    /* out = num_silu(in * op.scale), in the number formats of out */
+    GRAPH_MIX,     /* out = the sum over the streams of in, in their order, of num_sigmoid(column of work) *
+                      column of in, products and sums rounded each; times streams.inverse */
+    GRAPH_INJECT,  /* RESIDUAL: stream h of out = fmaf(in, 2 * num_sigmoid(column h of work *
+                      streams.inverse), stream h of out). STORE: each stream of out = in */
+    GRAPH_CENTER,  /* out = in minus its row's mean; in and out are one value */
+    GRAPH_SOFTCAP, /* out = num_softcap(in, op.cap); in and out are one value */
+    GRAPH_GELU,    /* out = num_gelu_erf(in), in the number formats of out */
     GRAPH_MERGE,   /* for the rows of which the step wants logits: row r of out has merge.rows rows of `in`,
                       from   row r * merge.rows on: one behind the other, or (merge.woven) column by column:
                       their   columns 0, then their columns 1, .., or (merge.mean) their mean: fmaf(x, factor,
@@ -189,6 +196,7 @@ struct graph_norm {
     float inv_width; /* 1 / number of values that are normed together: kernels do not divide */
     uint32_t parts;  /* NORM: parts of a row that are normed separately, with the same weights; 0 means 1 */
     bool centred;    /* NORM: a layer norm, with a bias */
+    bool apart;      /* NORM: parts have weights of their own */
 };
 
 /* Rows of `in`: heads of q, then of k, dim_k wide each, then of v, dim_v wide. */
@@ -219,6 +227,12 @@ struct graph_merge {
 };
 struct graph_spread {
     uint32_t from, to;
+};
+
+/* Parameters of MIX and INJECT. */
+struct graph_streams {
+    uint32_t count;
+    float inverse; /* 1 / count: kernels do not divide */
 };
 
 /* Parameters of HEADS. */
@@ -294,6 +308,7 @@ struct graph_gate {
     uint32_t column;        /* of work */
     struct graph_norm norm; /* of a head; used if the op has a weight, and then the gate is silu */
     bool gelu;              /* without a weight */
+    bool sigmoid;           /* with a weight: the gate is a sigmoid nevertheless */
     bool early; /* heads are multiplied by silu(columns of `work`) first and then normed; the weight has a row
                    per head */
 };
@@ -375,9 +390,10 @@ struct graph_op {
     enum graph_kind kind;
     enum graph_epilogue epilogue; /* MATMUL, NORM, EXPERTS, EXCHANGED */
     union {                       /* by kind */
-        float scale;              /* EMBED: of the rows */
-        float cap;                /* SOFTCAP */
-        uint32_t kept;            /* KEEP: rows of a sequence in out */
+        float scale;              /* EMBED: of the rows; SILU */
+        struct graph_streams streams;
+        float cap;     /* SOFTCAP */
+        uint32_t kept; /* KEEP: rows of a sequence in out */
         struct graph_merge merge;
         uint32_t features; /* FEATURES: column */
         struct graph_spread spread;

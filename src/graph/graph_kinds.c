@@ -33,6 +33,9 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
                     .use = GRAPH_LOOKUP},
     [GRAPH_KEEP] = {.name = "keep states", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_CENTER] = {.name = "center", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_SILU] = {.name = "silu", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_MIX] = {.name = "mix of streams", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
+    [GRAPH_INJECT] = {.name = "add to streams", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_SOFTCAP] = {.name = "softcap", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_GELU] = {.name = "gelu", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MERGE] = {.name = "merge", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
@@ -122,7 +125,7 @@ static bool names(const struct graph_op *op, uint32_t bits, uint32_t value) {
 
 bool graph_op_reads(const struct graph_op *op, uint32_t value) {
     bool adds = (op->kind == GRAPH_MATMUL || op->kind == GRAPH_NORM || op->kind == GRAPH_EXPERTS ||
-                 op->kind == GRAPH_EXCHANGED) &&
+                 op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_INJECT) &&
                 op->epilogue == GRAPH_RESIDUAL;
     return names(op, graph_kind_info(op->kind)->reads | (adds ? GRAPH_OUT : 0), value);
 }

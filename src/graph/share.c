@@ -357,6 +357,9 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_CENTER:
     case GRAPH_INDEX:
     case GRAPH_CHOOSE:
+    case GRAPH_SILU:
+    case GRAPH_MIX:
+    case GRAPH_INJECT:
     case GRAPH_ROUTE:
     case GRAPH_CONV:
     case GRAPH_DELTA:

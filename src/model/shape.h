@@ -183,6 +183,7 @@ struct shape_delta {
     uint32_t taps;     /* of the convolution, its own token included */
     uint32_t interval; /* every so many layers the last one has attention */
     bool grouped;      /* value heads of one key head lie together, and so do their betas and alphas */
+    bool sigmoid;      /* the output's gates are sigmoids, not SiLU */
     bool ssd;          /* layers of Mamba-2: those without attention; key heads are its groups */
 };
 
@@ -223,7 +224,7 @@ struct shape_streams {
 struct shape_index {
     uint32_t heads, dim; /* of queries, each as wide as the one key; a multiple of 32, >= n_rot */
     uint32_t top_k;      /* tokens, a multiple of ratio */
-    uint32_t ratio;      /* of all layers that have an indexer; a divisor of 32 */
+    uint32_t ratio;      /* of all layers that have an indexer; 4, 8, 16 or 32; 0: none has */
 };
 
 #define SHAPE_MAX_NGRAM       8

@@ -37,7 +37,7 @@ static stator_status check_heads(const struct gguf *g, struct shape *s, uint32_t
 }
 
 stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e) {
-    struct shape_delta d = {.grouped = s->delta.grouped, .ssd = s->delta.ssd};
+    struct shape_delta d = {.grouped = s->delta.grouped, .sigmoid = s->delta.sigmoid, .ssd = s->delta.ssd};
     uint32_t inner = 0;
     stator_status st = shape_read_u32(g, s, "ssm.group_count", 1, MAX_HEADS, &d.key_heads, e);
     if (st == STATOR_OK)

@@ -15,6 +15,7 @@ enum {
     MAX_TOP_K = 1 << 20,
     MAX_TAPS = 16,    /* KERNELS_MAX_TAPS */
     CACHE_BLOCK = 32, /* tokens of a block of a cache */
+    LEAST_RATIO = 4,  /* INDEX_LEAST_RATIO */
     HEAD_STEP = 32
 };
 
@@ -62,11 +63,10 @@ static stator_status read_ratios(const struct gguf *g, struct shape *s, stator_e
         const int64_t here = gguf_item_i64(&v, i);
         if (here == 0)
             continue;
-        if (here < 0 || here > CACHE_BLOCK || CACHE_BLOCK % here != 0)
-            return gguf_error(g, e,
-                              "key '%s' is %" PRId64 " in layer %" PRIu32
-                              ", expected 0 (no indexer), or a divisor of %d",
-                              key, here, i, CACHE_BLOCK);
+        if (here < LEAST_RATIO || here > CACHE_BLOCK || CACHE_BLOCK % here != 0)
+            return gguf_error(
+                g, e, "key '%s' is %" PRId64 " in layer %" PRIu32 ", expected 0 (no indexer), 4, 8, 16 or 32",
+                key, here, i);
         if (!shape_has_attention(s, i))
             return gguf_error(
                 g, e, "key '%s' is %" PRId64 " in layer %" PRIu32 ", which has no attention, expected 0", key,

@@ -46,9 +46,8 @@ test_models() {
     expect 0 "$stator" help models
     printed '^qwen35$'
     printed '^    Qwen3.5, Qwen3.6 and Qwen3.8'
-    printed '^Not supported yet:$'
     printed '^qwen4exp$'
-    printed '^    Qwen3.8-Flash-Next; this build has no hyper-connections'
+    printed '^    Qwen3.8-Flash-Next \(125B-A6B\)'
     expect 0 "$stator" help models --json
     printed '"architecture": "gpt-oss"'
     printed '"models": "gpt-oss 20B and 120B"'

@@ -80,7 +80,13 @@ struct peer_model {
         older; /* attn_kv_b is in one piece, and the numbers of heads are those before they are absorbed */
     uint32_t kv_rank, q_rank, nope, dim_v; /* of latent attention; kv_rank 0: attention is another */
     uint32_t pooling;                      /* pooling_type: the model makes embeddings; 0: it makes logits */
-    uint32_t dense; /* values between the matrices behind the layers; 0: there are none */
+    uint32_t dense;         /* values between the matrices behind the layers; 0: there are none */
+    uint32_t streams, rank; /* of hyper-connections; streams 0: none */
+    uint32_t index_heads, index_dim, top_k, ratio; /* of the indexer of layers with attention; ratio 0: they
+                                                      see all */
+    struct {
+        uint32_t layer, size, heads_each, dim, taps, rows, eos;
+    } ngram; /* embeddings; size 0: none. Of each head so many rows */
     struct peer_key keys[11];
 };
 
@@ -500,6 +506,82 @@ static const struct peer_model peer_models[] = {
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
+    {"qwen4exp-odd",
+     "qwen4exp",
+     5,
+     160,
+     0,
+     5,
+     1,
+     64,
+     300,
+     .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_NO_PRE_NORMS | PEER_SHARED_ROUTER | PEER_UNTIED,
+     .experts = 10,
+     .used = 3,
+     .expert_ff = 96,
+     .shared_ff = 64,
+     .key_heads = 1,
+     .value_heads = 5,
+     .state = 32,
+     .taps = 4,
+     .streams = 3,
+     .rank = 96,
+     .index_heads = 3,
+     .index_dim = 32,
+     .top_k = 40,
+     .ratio = 4,
+     .ngram = {1, 3, 2, 32, 4, 97, 7}},
+    {"qwen4exp-equal",
+     "qwen4exp",
+     4,
+     96,
+     0,
+     4,
+     2,
+     32,
+     200,
+     .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_NO_PRE_NORMS | PEER_SHARED_ROUTER | PEER_ONE_GATE_UP,
+     .experts = 4,
+     .used = 2,
+     .expert_ff = 32,
+     .shared_ff = 32,
+     .key_heads = 3,
+     .value_heads = 3,
+     .state = 64,
+     .taps = 4,
+     .streams = 4,
+     .rank = 32,
+     .index_heads = 1,
+     .index_dim = 64,
+     .top_k = 512},
+    {"qwen4exp-blocks",
+     "qwen4exp",
+     8,
+     96,
+     0,
+     4,
+     2,
+     32,
+     200,
+     .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_NO_PRE_NORMS | PEER_SHARED_ROUTER | PEER_UNTIED,
+     .experts = 4,
+     .used = 2,
+     .expert_ff = 32,
+     .shared_ff = 32,
+     .key_heads = 3,
+     .value_heads = 3,
+     .state = 64,
+     .taps = 4,
+     .streams = 2,
+     .rank = 32,
+     .index_heads = 4,
+     .index_dim = 64,
+     .top_k = 64,
+     .ratio = 16,
+     .ngram = {3, 2, 3, 32, 1, 50, 3}},
     {"gemma-embedding-odd", "gemma-embedding", 8, 160, 224, 5, 1, 32, 300,
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS, .pooling = 1,
      .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
@@ -805,8 +887,55 @@ static inline void peer_experts(struct peer_writer *p) {
     }
 }
 
+/* Of a mix of streams, whose tensors' names begin like this. */
+static inline void peer_mix(struct peer_writer *p, const char *stem, int injects) {
+    const struct peer_model *m = p->m;
+    const uint64_t all = (uint64_t)m->streams * m->embd;
+    char name[64];
+    snprintf(name, sizeof name, "%s_norm.weight", stem);
+    peer_vector(p, name, all, 1);
+    snprintf(name, sizeof name, "%s_down.weight", stem);
+    peer_matrices(p, name, all, m->rank, 1, 2 * (float)m->streams);
+    snprintf(name, sizeof name, "%s_up.weight", stem);
+    peer_matrices(p, name, m->rank, all, 1, 2);
+    snprintf(name, sizeof name, "%s_inject.weight", stem);
+    if (injects)
+        peer_matrices(p, name, all, m->streams, 1, 2 * (float)m->streams);
+}
+
+static inline void peer_index(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    peer_matrices(p, "indexer.q_proj.weight", m->embd, (uint64_t)m->index_heads * m->index_dim, 1, 2);
+    peer_matrices(p, "indexer.k_proj.weight", m->embd, m->index_dim, 1, 2);
+    peer_vector(p, "indexer.q_norm.weight", m->index_dim, 1);
+    peer_vector(p, "indexer.k_norm.weight", m->index_dim, 1);
+}
+
+static inline uint32_t peer_ngram_heads(const struct peer_model *m) {
+    return (m->ngram.size - 1) * m->ngram.heads_each;
+}
+
+static inline void peer_ngram(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint64_t all = (uint64_t)m->streams * m->embd, in = (uint64_t)peer_ngram_heads(m) * m->ngram.dim;
+    peer_matrix(p, "ple_key.weight", in, all);
+    peer_matrix(p, "ple_value.weight", in, m->embd);
+    peer_vector(p, "ple_norm_key.weight", all, 1);
+    peer_vector(p, "ple_norm_query.weight", all, 1);
+    peer_vector(p, "ple_norm_conv.weight", all, 1);
+    peer_floats(p, "ple_conv1d.weight", 2, (uint64_t[]){m->ngram.taps, all, 1}, 0, 1);
+}
+
 static inline void peer_layer(struct peer_writer *p) {
     const struct peer_model *m = p->m;
+    if (m->ngram.size > 0 && p->layer == m->ngram.layer)
+        peer_ngram(p);
+    if (m->streams > 0) {
+        peer_mix(p, "hc_attn", 1);
+        peer_mix(p, "hc_ffn", 1);
+        if (!peer_is_delta(m, p->layer))
+            peer_index(p);
+    }
     if (!(m->flags & PEER_NO_PRE_NORMS)) {
         peer_vector(p, "attn_norm.weight", m->embd, 1);
         if (!(m->flags & PEER_ONE_NORM) && (m->parts == NULL || peer_is_both(m, p->layer)))
@@ -888,6 +1017,50 @@ static inline void peer_own_keys(struct peer_writer *p) {
         else
             peer_number(p, k->name, k->number);
     }
+}
+
+/* Of hyper-connections and the indexer. */
+static inline void peer_stream_keys(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    uint32_t ratios[16] = {0};
+    char key[96];
+    peer_number(p, "hyper_connection.count", m->streams);
+    peer_number(p, "hyper_connection.low_rank", m->rank);
+    peer_number(p, "attention.indexer.head_count", m->index_heads);
+    peer_number(p, "attention.indexer.key_length", m->index_dim);
+    peer_number(p, "attention.indexer.top_k", m->top_k);
+    for (uint32_t i = 0; i < m->layers && i < 16; i++)
+        ratios[i] = peer_is_delta(m, i) ? 0 : m->ratio;
+    snprintf(key, sizeof key, "%s.attention.compress_ratios", m->arch);
+    const uint32_t layers = m->layers + peer_nextn(m); /* an MTP head has no indexer */
+    gguf_writer_array(p->w, key, GGUF_U32, layers, ratios, layers * sizeof ratios[0]);
+}
+
+/* Heads have sizes that differ, and a row more than these between their rows. */
+static inline void peer_ngram_keys(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint32_t heads = peer_ngram_heads(m);
+    uint64_t sizes[16] = {0}, offsets[16] = {0};
+    const uint64_t multipliers[4] = {23703753246541u, 20109073645365u, 8052911324071u, 31337133713u};
+    const uint32_t layer = m->ngram.layer;
+    char key[96];
+    for (uint32_t i = 0; i < heads && i < 16; i++) {
+        sizes[i] = m->ngram.rows - i;
+        offsets[i] = (uint64_t)i * (m->ngram.rows + 1);
+    }
+    snprintf(key, sizeof key, "%s.ple.layers", m->arch);
+    gguf_writer_array(p->w, key, GGUF_U32, 1, &layer, sizeof layer);
+    peer_number(p, "ple.ngram_size", m->ngram.size);
+    peer_number(p, "ple.heads_per_ngram", m->ngram.heads_each);
+    peer_number(p, "ple.conv_kernel", m->ngram.taps);
+    peer_number(p, "ple.eos_token_id", m->ngram.eos);
+    peer_number(p, "embedding_length_per_layer_input", m->ngram.dim);
+    snprintf(key, sizeof key, "%s.ple.layer_multipliers", m->arch);
+    gguf_writer_array(p->w, key, GGUF_U64, m->ngram.size, multipliers, m->ngram.size * sizeof multipliers[0]);
+    snprintf(key, sizeof key, "%s.ple.head_vocab_sizes", m->arch);
+    gguf_writer_array(p->w, key, GGUF_U64, heads, sizes, heads * sizeof sizes[0]);
+    snprintf(key, sizeof key, "%s.ple.head_offsets", m->arch);
+    gguf_writer_array(p->w, key, GGUF_U64, heads, offsets, heads * sizeof offsets[0]);
 }
 
 /* Layers with a window and those without have heads of their own. */
@@ -1013,6 +1186,10 @@ static inline void peer_keys(struct peer_writer *p) {
     peer_kv_heads(p);
     if (m->wide_dim > 0)
         peer_kinds(p);
+    if (m->streams > 0)
+        peer_stream_keys(p);
+    if (m->ngram.size > 0)
+        peer_ngram_keys(p);
     peer_own_keys(p);
     if (m->key_heads > 0 && m->inner == 0) { /* three kinds of positions, which are one in text */
         snprintf(key, sizeof key, "%s.rope.dimension_sections", m->arch);
@@ -1037,7 +1214,14 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
     peer_keys(&p);
     peer_matrices(&p, "token_embd.weight", m->embd, m->vocab, 1,
                   m->flags & PEER_UNTIED ? sqrtf((float)m->embd) : 1);
-    peer_vector(&p, m->flags & PEER_SHORT_CONV ? "token_embd_norm.weight" : "output_norm.weight", m->embd, 1);
+    if (m->ngram.size > 0)
+        peer_matrices(&p, "per_layer_token_embd.weight", m->ngram.dim,
+                      (uint64_t)peer_ngram_heads(m) * (m->ngram.rows + 1), 1, sqrtf((float)m->ngram.dim));
+    if (m->streams > 0)
+        peer_mix(&p, "output_hc", 0);
+    else
+        peer_vector(&p, m->flags & PEER_SHORT_CONV ? "token_embd_norm.weight" : "output_norm.weight", m->embd,
+                    1);
     if (m->flags & PEER_UNTIED)
         peer_matrix(&p, "output.weight", m->embd, m->vocab);
     if (m->dense > 0) {

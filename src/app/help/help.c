@@ -98,14 +98,6 @@ static void print_models(void) {
         printf("\n%s\n", arch_list[i]->name);
         print_wrapped(arch_list[i]->models);
     }
-    printf("\nNot supported yet:\n");
-    for (const struct arch_missing *m = arch_missing_list; m->name != NULL; m++) {
-        char text[256];
-        snprintf(text, sizeof text, "%s; this build has no %s; the nearest relative that runs is %s",
-                 m->models, m->missing, m->relative);
-        printf("\n%s\n", m->name);
-        print_wrapped(text);
-    }
 }
 
 static void print_models_json(void) {

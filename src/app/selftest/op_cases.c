@@ -139,6 +139,58 @@ static void build_spread(struct op_graph *b) {
         (struct graph_spread){.from = z->dim, .to = z->out};
 }
 
+static void build_silu(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    add_op(b, GRAPH_SILU, in, add_output(b, b->sizes->in))->scale = 0.75f;
+}
+
+/* z->used parts of z->in values, each normed; a product reads their int8 forms. */
+static void build_norm_apart(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t width = z->in * z->used, in = add_input(b, width, GRAPH_F32);
+    const uint32_t normed = add_value(b, "normed", OP_CASES_BATCH, width, GRAPH_F32 | GRAPH_I8_32);
+    struct graph_op *op = add_op(b, GRAPH_NORM, in, normed);
+    op->norm = norm_of(z->in);
+    op->norm.parts = z->used;
+    op->norm.apart = true;
+    graph_op_weight(&b->graph, op, add_vector(b, width, 1, 0.25f), NULL, 0);
+    const uint32_t out = add_output(b, width + PANEL_ROWS);
+    for (uint32_t k = 0; k < 2; k++) {
+        const struct gguf_tensor *t =
+            add_tensor(b, k == 0 ? BLOCK_F32 : BLOCK_Q8_0, width, k == 0 ? width : PANEL_ROWS, 0);
+        graph_op_weight(&b->graph, add_op(b, GRAPH_MATMUL, normed, out), t, NULL, k * width);
+    }
+}
+
+/* z->used streams of z->in values. */
+static void build_mix_of_streams(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t in = add_input(b, z->in * z->used, GRAPH_F32);
+    const uint32_t gates = add_input(b, z->in * z->used, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_MIX, in, add_output(b, z->in));
+    op->work = gates;
+    op->streams = (struct graph_streams){.count = z->used, .inverse = 1.0f / (float)z->used};
+}
+
+static void add_streams(struct op_graph *b, bool adds) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t in = add_input(b, z->in, GRAPH_F32);
+    const uint32_t gates = adds ? add_input(b, z->used, GRAPH_F32) : GRAPH_NONE, width = z->in * z->used;
+    struct graph_op *op =
+        add_op(b, GRAPH_INJECT, in, adds ? add_filled_output(b, width) : add_output(b, width));
+    op->work = gates;
+    op->epilogue = adds ? GRAPH_RESIDUAL : GRAPH_STORE;
+    op->streams = (struct graph_streams){.count = z->used, .inverse = 1.0f / (float)z->used};
+}
+
+static void build_add_to_streams(struct op_graph *b) {
+    add_streams(b, true);
+}
+
+static void build_fill_streams(struct op_graph *b) {
+    add_streams(b, false);
+}
+
 static void build_center(struct op_graph *b) {
     const uint32_t v = add_filled_output(b, b->sizes->in);
     add_op(b, GRAPH_CENTER, v, v)->norm = norm_of(b->sizes->in);
@@ -304,7 +356,7 @@ static void build_geglu(struct op_graph *b) {
     add_gated(b, GRAPH_GEGLU);
 }
 
-static void add_gate(struct op_graph *b, bool normed, bool gelu) {
+static struct graph_op *add_gate(struct op_graph *b, bool normed, bool gelu) {
     const struct op_shape *z = b->sizes;
     const uint32_t in = add_input(b, z->heads * z->dim, GRAPH_F32);
     const uint32_t gates = add_input(b, z->heads * z->dim + 8, GRAPH_F32);
@@ -314,18 +366,23 @@ static void add_gate(struct op_graph *b, bool normed, bool gelu) {
         .heads = z->heads, .dim = z->dim, .column = gelu ? 0 : 8, .gelu = gelu, .norm = norm_of(z->dim)};
     if (normed)
         graph_op_weight(&b->graph, op, add_vector(b, z->dim, 1, 0.25f), NULL, 0);
+    return op;
 }
 
 static void build_gate(struct op_graph *b) {
-    add_gate(b, false, false);
+    (void)add_gate(b, false, false);
 }
 
 static void build_gelu_gate(struct op_graph *b) {
-    add_gate(b, false, true);
+    (void)add_gate(b, false, true);
 }
 
 static void build_normed_gate(struct op_graph *b) {
-    add_gate(b, true, false);
+    (void)add_gate(b, true, false);
+}
+
+static void build_sigmoid_gate(struct op_graph *b) {
+    add_gate(b, true, false)->gate.sigmoid = true;
 }
 
 static uint32_t add_kv_cache(struct op_graph *b) {
@@ -819,6 +876,22 @@ static const struct op_case cases[] = {
     {"gate", build_gate, OP_CASES_ONE, 14, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"gate, gelu", build_gelu_gate, OP_CASES_ONE, 23, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"gate, normed", build_normed_gate, OP_CASES_ONE, 15, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
+    {"gate, normed, sigmoid", build_sigmoid_gate, OP_CASES_ONE, 42, {.heads = 3, .dim = 70}, {0}},
+    {"silu", build_silu, OP_CASES_ONE, 43, {.in = 333}, {0}},
+    {"norm of parts", build_norm_apart, OP_CASES_ONE, 44, {.in = 96, .used = 3}, {0}},
+    {"mix of streams",
+     build_mix_of_streams,
+     OP_CASES_ONE,
+     45,
+     {.in = 333, .used = 3},
+     {.in = 2560, .used = 4}},
+    {"add to streams",
+     build_add_to_streams,
+     OP_CASES_ONE,
+     46,
+     {.in = 333, .used = 3},
+     {.in = 2560, .used = 4}},
+    {"fill streams", build_fill_streams, OP_CASES_ONE, 47, {.in = 333, .used = 3}, {0}},
     {"norm", build_norm, OP_CASES_ONE, 16, {.in = 701}, {.in = 4096}},
     {"norm without weights", build_plain_norm, OP_CASES_ONE, 41, {.in = 701}, {0}},
     {"norm, added", build_added_norm, OP_CASES_ONE, 17, {.in = 333}, {.in = 4096}},

@@ -11,6 +11,7 @@ struct parts {
     const struct shape *s;
     uint32_t x;        /* value: the residual stream */
     uint32_t streams;  /* value: that of a model with hyper-connections; GRAPH_NONE */
+    uint32_t injects;  /* value: what the last mix of them says of what is added next */
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
     uint32_t angles;   /* of attention from here on */
     uint32_t angles_q; /* of its queries, where they are others; GRAPH_NONE */
@@ -127,11 +128,27 @@ uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates
                     const struct graph_gate *gate, const struct gguf_tensor *norm,
                     const struct gguf_tensor *next);
 
+/* How a layer's part writes p->x: it adds to the residual stream, or stores what parts_inject adds. */
+static inline enum graph_epilogue parts_adding(const struct parts *p) {
+    return p->streams == GRAPH_NONE ? GRAPH_RESIDUAL : GRAPH_STORE;
+}
+/* The value that goes from device to device. */
+static inline uint32_t parts_residual(const struct parts *p) {
+    return p->streams == GRAPH_NONE ? p->x : p->streams;
+}
+
 /* Hyper-connections (shape.streams, qwen4exp): the residual stream is p->streams, [batch][count * n_embd],
  * all streams of a token side by side, and p->x is the value that a layer's part writes its output to. A
  * part's input, n_embd values of each token, is a mix of the streams, and what stands as `normed` in the
  * functions below: attention's indexer projects from the same `normed` as q, k and v. n-gram embeddings add
  * to all of p->streams, before the first mix of their layer. */
+void parts_fill_streams(struct parts *p); /* each of them = p->x */
+/* A mix of the streams, in these forms: the value "blk.N.name"; and what parts_inject needs of it, if t has
+ * weights for that. */
+uint32_t parts_mix(struct parts *p, uint32_t layer, const char *name, const struct shape_mix_tensors *t,
+                   uint32_t forms);
+/* Streams += p->x, each by its factor of the layer's last mix. */
+void parts_inject(struct parts *p, uint32_t layer);
 
 /* The MTP head, where it is asked for: right after parts_begin; before the tail; behind it. */
 void parts_nextn_begin(struct parts *p);

@@ -100,8 +100,11 @@ void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
     graph_op_weight(g, op, own[PARTS_A], NULL, 0);
     graph_op_cache(g, op, p->state);
 
-    const struct graph_gate gate = {
-        .heads = d.value_heads, .dim = d.dim_v, .column = d.channels, .norm = parts_norm_of(p->s, d.dim_v)};
+    const struct graph_gate gate = {.heads = d.value_heads,
+                                    .dim = d.dim_v,
+                                    .column = d.channels,
+                                    .norm = parts_norm_of(p->s, d.dim_v),
+                                    .sigmoid = p->s->delta.sigmoid};
     uint32_t gated = parts_gate(p, i, out, heads, &gate, own[PARTS_HEAD_NORM], own[PARTS_OUT]);
     parts_add_product(p, i, gated, p->x, own[PARTS_OUT], NULL);
 }

@@ -52,6 +52,10 @@ float parts_embed_scale(const struct shape *s) {
 static void add_norm(const struct parts *p, enum graph_kind kind, uint32_t layer, uint32_t out,
                      const struct gguf_tensor *weight) {
     struct graph_op *op = graph_add_op(p->g, kind, layer, p->x, out);
+    if (weight == NULL) { /* the last mix of streams has normed it: rows as they are */
+        op->norm = (struct graph_norm){.eps = 1, .inv_width = 0};
+        return;
+    }
     op->norm = stream_norm(p->s);
     if (kind == GRAPH_GATHER_NORM && p->s->logit_scale != 0 &&
         !shape_pools(p->s)) { /* the same as logits divided by it */
@@ -91,7 +95,7 @@ uint32_t parts_in_forms(struct parts *p, uint32_t layer, const char *name, uint3
 void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
                        const struct gguf_tensor *matrix, const struct gguf_tensor *bias) {
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, layer, in, out);
-    op->epilogue = GRAPH_RESIDUAL;
+    op->epilogue = out == p->x ? parts_adding(p) : GRAPH_RESIDUAL;
     graph_op_weight(p->g, op, matrix, bias, 0);
 }
 
@@ -172,12 +176,12 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     op->work = p->g->pictures;
 }
 
-/* The first device of a group has whole rows of a value as wide as the residual stream for the others. */
+/* The first device of a group has whole rows of a value for the others. */
 static struct graph_exchanged *exchange_rows(struct parts *p, uint32_t layer, uint32_t value) {
     struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, layer, value, value)->exchanged;
     x->count = p->g->want.share.count;
     for (uint32_t i = 0; i < x->count; i++)
-        x->ends[i] = p->s->n_embd;
+        x->ends[i] = p->g->values[value].width;
     return x;
 }
 
@@ -230,23 +234,30 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     angles.growth = s->query_growth;
     p->angles_q = s->query_growth != 0 ? graph_add_angles(g, &angles) : GRAPH_NONE;
     p->kv = add_kv_cache(g, s, 0);
-    if (s->index.heads > 0)
+    if (s->index.ratio > 0)
         parts_index_begin(p);
-    p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
+    const bool streams = s->streams.count > 0;
+    p->x =
+        graph_add_value(g, streams ? "part" : "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
+    if (streams)
+        p->streams = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, g->width, GRAPH_F32);
+    const uint32_t residual = parts_residual(p);
     if (g->want.counted && has_attention(&g->want, s))
         p->arrivals = graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch,
                                       counts_each(g->want.batch, s), GRAPH_F32);
     graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
         parts_embeddings(p, p->x);
+        if (streams)
+            parts_fill_streams(p);
         return;
     }
     if (g->want.share.index == 0) {
         g->landing = boundary_value(g, "landing");
-        graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, p->x);
+        graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, residual);
     }
     if (g->want.share.count > 0)
-        (void)exchange_rows(p, GRAPH_NONE, p->x);
+        (void)exchange_rows(p, GRAPH_NONE, residual);
 }
 
 static bool is_last_share(const struct graph_share *share) {
@@ -334,12 +345,14 @@ void parts_end(struct parts *p) {
     const bool last = all && (is_last_share(&g->want.share) || g->shared_head);
     if (!all && is_last_share(&g->want.share)) {
         g->outgoing = boundary_value(g, "outgoing");
-        graph_add_op(g, GRAPH_SEND, GRAPH_NONE, p->x, g->outgoing);
+        graph_add_op(g, GRAPH_SEND, GRAPH_NONE, parts_residual(p), g->outgoing);
     }
     if (last && g->want.guess_rows > 0)
         parts_nextn_block(p);
     if (last && p->s->layer_norm)
         parts_center(p, GRAPH_NONE);
+    if (last && p->streams != GRAPH_NONE)
+        p->x = parts_mix(p, GRAPH_NONE, "output", &p->s->mix_out, GRAPH_F32);
     g->tail = g->n_ops;
     const bool ranks = p->s->pooling == SHAPE_POOL_RANK && p->s->classifier != NULL;
     if (last && shape_pools(p->s))

@@ -128,7 +128,7 @@ static void add_experts(struct parts *p, uint32_t i, uint32_t normed, uint32_t i
     if (t->shared_router != NULL)
         x.gate = logits;
     op = graph_add_op(g, GRAPH_EXPERTS, i, h, out);
-    op->epilogue = out == p->x ? GRAPH_RESIDUAL : GRAPH_STORE;
+    op->epilogue = out == p->x ? parts_adding(p) : GRAPH_STORE;
     op->experts = x;
     graph_op_weight(g, op, t->down, t->down_bias, 0);
     if (g->want.experts_apart)

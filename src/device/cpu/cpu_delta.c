@@ -188,7 +188,7 @@ void cpu_delta_gate(const struct member *m, const struct graph_op *op) {
         } else {
             for (uint32_t h = 0; h < n; h += g->dim)
                 k->rms_norm(y + h, x + h, norm, g->dim, g->norm.inv_width, g->norm.eps);
-            k->silu_mul(y, gate, y, n);
+            (g->sigmoid ? k->sigmoid_mul : k->silu_mul)(y, gate, y, n);
         }
         quantise_part(m, out, &a, t, column, n, y);
     }

@@ -119,9 +119,11 @@ static size_t norm_stride(const struct device_model *m) {
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
         const struct graph_op *op = &m->graph->ops[i];
         if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
-            most = ARITH_MAX(most, m->graph->values[op->out].width / ARITH_MAX(op->norm.parts, 1u));
-        if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_MERGE ||
-            op->kind == GRAPH_BLEND || op->kind == GRAPH_SPREAD || op->kind == GRAPH_PROJECT)
+            most = ARITH_MAX(most, m->graph->values[op->out].width /
+                                       (op->norm.apart ? 1 : ARITH_MAX(op->norm.parts, 1u)));
+        if (op->kind == GRAPH_EXCHANGED || op->kind == GRAPH_GELU || op->kind == GRAPH_SILU ||
+            op->kind == GRAPH_MIX || op->kind == GRAPH_MERGE || op->kind == GRAPH_BLEND ||
+            op->kind == GRAPH_SPREAD || op->kind == GRAPH_PROJECT)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
         if (op->kind == GRAPH_NGRAM_GATE)
             most = ARITH_MAX(most, op->ngram.dim);
@@ -134,7 +136,7 @@ static size_t ones_width(const struct device_model *m) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
         const struct graph_op *op = &m->graph->ops[i];
-        if (op->kind == GRAPH_NORM && op->n_weights == 0)
+        if ((op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM) && op->n_weights == 0)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return most;

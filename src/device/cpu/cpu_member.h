@@ -165,6 +165,11 @@ void cpu_index_choose(const struct member *m, const struct graph_op *op);
  * place of the list, and the splits are the list's. */
 void cpu_index_attention(const struct member *m, const struct graph_op *op, uint32_t token,
                          const struct kernels_attention *a);
+/* cpu_streams.c */
+void cpu_streams_norm(const struct member *m, const struct graph_op *op);
+void cpu_streams_silu(const struct member *m, const struct graph_op *op);
+void cpu_streams_mix(const struct member *m, const struct graph_op *op);
+void cpu_streams_inject(const struct member *m, const struct graph_op *op);
 /* cpu_gated_conv.c */
 void cpu_gated_conv(const struct member *m, const struct graph_op *op);
 /* cpu_ngram.c */

@@ -103,6 +103,10 @@ static void centred_norm(const struct member *m, const struct graph_op *op, floa
 /* Norm of the rows of `in` (all tokens, or those that the step wants logits of) into the forms of out. */
 static void run_norm(const struct member *m, const struct graph_op *op) {
     bool gather = op->kind == GRAPH_GATHER_NORM;
+    if (op->norm.apart) {
+        cpu_streams_norm(m, op);
+        return;
+    }
     const uint32_t *rows = (const uint32_t *)(m->slot + m->h->at_rows);
     const struct graph_value *out = &m->g->values[op->out];
     const float *in = value_f32(m, op->in);
@@ -730,6 +734,9 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_EXCHANGED] = cpu_exchange_run,
     [GRAPH_HEADS] = cpu_experts_heads,
     [GRAPH_GELU] = cpu_tower_gelu,
+    [GRAPH_SILU] = cpu_streams_silu,
+    [GRAPH_MIX] = cpu_streams_mix,
+    [GRAPH_INJECT] = cpu_streams_inject,
     [GRAPH_MERGE] = cpu_tower_merge,
     [GRAPH_PROJECT] = cpu_tower_project,
     [GRAPH_BLEND] = cpu_tower_blend,

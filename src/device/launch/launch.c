@@ -250,6 +250,8 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
         return STATOR_OK; /* launched with it */
     if (o->norm.centred)
         return launch_layer_norm(b, op);
+    if (o->norm.apart)
+        return launch_streams_norm(b, op);
     const bool wanted = o->wanted || op >= b->g->tail;
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
@@ -820,6 +822,9 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_NGRAM_CONV] = launch_ngram_conv,
     [GRAPH_CENTER] = add_center,
     [GRAPH_GELU] = launch_gelu,
+    [GRAPH_SILU] = launch_silu,
+    [GRAPH_MIX] = launch_streams_mix,
+    [GRAPH_INJECT] = launch_streams_add,
     [GRAPH_MERGE] = launch_merge,
     [GRAPH_SPREAD] = launch_spread,
     [GRAPH_BLEND] = launch_blend,

@@ -76,6 +76,9 @@ struct launch_states {
     F(blend, BLEND)                                                                                          \
     F(project, PROJECT)                                                                                      \
     F(features, FEATURES)                                                                                    \
+    F(streams_norm, STREAMS_NORM)                                                                            \
+    F(streams_mix, STREAMS_MIX)                                                                              \
+    F(streams_add, STREAMS_ADD)                                                                              \
     F(exchange_norm, EXCHANGE_NORM)                                                                          \
     F(exchange, EXCHANGE)                                                                                    \
     F(wide, WIDE)                                                                                            \

@@ -187,7 +187,9 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
 static uint32_t how_of(const struct graph_op *o) {
     if (o->gate.gelu || o->gate.early)
         return o->gate.gelu ? OPENCL_GATE_GELU : OPENCL_GATE_EARLY;
-    return o->n_weights > 0 ? OPENCL_GATE_NORMED : OPENCL_GATE_SIGMOID;
+    if (o->n_weights == 0)
+        return OPENCL_GATE_SIGMOID;
+    return o->gate.sigmoid ? OPENCL_GATE_BOTH : OPENCL_GATE_NORMED;
 }
 
 /* Values of a row that a group takes: whole groups of int8, and the row divides into such parts. */

@@ -33,6 +33,9 @@ enum {
     LAUNCH_BLEND,
     LAUNCH_PROJECT,
     LAUNCH_FEATURES,
+    LAUNCH_STREAMS_NORM, /* launch_streams.c */
+    LAUNCH_STREAMS_MIX,
+    LAUNCH_STREAMS_ADD,
     LAUNCH_WIDE, /* heads normed together, rotated and stored */
     LAUNCH_PAIR,
     LAUNCH_KEEP,
@@ -124,6 +127,11 @@ stator_status launch_choose(struct launch_list *b, uint32_t op);
 
 /* launch_tower.c */
 stator_status launch_layer_norm(struct launch_list *b, uint32_t op);
+/* launch_streams.c */
+stator_status launch_streams_norm(struct launch_list *b, uint32_t op);
+stator_status launch_streams_mix(struct launch_list *b, uint32_t op);
+stator_status launch_streams_add(struct launch_list *b, uint32_t op);
+stator_status launch_silu(struct launch_list *b, uint32_t op);
 stator_status launch_gelu(struct launch_list *b, uint32_t op);
 stator_status launch_merge(struct launch_list *b, uint32_t op);
 stator_status launch_spread(struct launch_list *b, uint32_t op);

@@ -52,6 +52,13 @@ stator_status launch_gelu(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+stator_status launch_silu(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    add_map(b, op, o->in, b->g->values[o->in].width,
+            (struct launch_map_arguments){.how = OPENCL_MAP_SILU, .factor = o->scale});
+    return STATOR_OK;
+}
+
 void launch_gelu_one(struct launch_list *b, uint32_t op) {
     const uint32_t value = b->g->ops[op].out;
     add_map(b, op, value, b->g->values[value].width, (struct launch_map_arguments){.how = OPENCL_MAP_GELU});

@@ -303,8 +303,8 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void gate(CL_ARGUMENTS(GAT
             tile[i] = how == OPENCL_GATE_EARLY ? num_silu(mine[i]) * x : x;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (how == OPENCL_GATE_NORMED || how == OPENCL_GATE_EARLY)
-            cl_norm_heads(tile, together, dim, how == OPENCL_GATE_NORMED ? weight : 0, inv_n, eps, lane);
+        if (how == OPENCL_GATE_NORMED || how == OPENCL_GATE_BOTH || how == OPENCL_GATE_EARLY)
+            cl_norm_heads(tile, together, dim, how == OPENCL_GATE_EARLY ? 0 : weight, inv_n, eps, lane);
         for (uint i = me; i < n; i += items) {
             float x = tile[i], above = x > 0.0f ? x : 0.0f, y;
             if (how == OPENCL_GATE_RELU2)

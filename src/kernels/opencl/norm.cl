@@ -1,33 +1,8 @@
 /* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row, or,
  * where rows are few, for each part of a row, all of which make the row's sum. */
-#include "kernels/opencl/cl_heads.h"
+#include "kernels/opencl/cl_norm.h"
 #include "kernels/shared/experts.h"
 #include "kernels/shared/ngram_gate.h"
-
-/* Group: what a row's values are multiplied by, before their weights. */
-static inline float norm_factor(global const float *from, uint width, local float *lane, float inv_n,
-                                float eps) {
-    uint me = get_local_id(0), items = get_local_size(0);
-    for (uint j = me; j < 128; j += items) {
-        float sum = 0.0f;
-        uint i = j;
-        for (; i + 15 * 128 < width; i += 16 * 128) { /* 16 loads in flight at once */
-            float v[16];
-#pragma unroll
-            for (uint m = 0; m < 16; m++)
-                v[m] = from[i + 128 * m];
-#pragma unroll
-            for (uint m = 0; m < 16; m++)
-                sum = fma(v[m], v[m], sum);
-        }
-        for (; i < width; i += 128)
-            sum = fma(from[i], from[i], sum);
-        lane[j] = sum;
-    }
-    cl_sum128(lane, 1);
-    float mean = lane[0] * inv_n;
-    return num_rsqrt(mean + eps);
-}
 
 /* x: rows as wide as out. gather: OPENCL_ROWS_ALL .. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
@@ -46,7 +21,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
     for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
         uint row = item / parts, begin = item % parts * part, end = min(begin + part, width);
         global const float *from = x + (gather == OPENCL_ROWS_GATHER ? rows[row] : row) * width;
-        float r = norm_factor(from, width, lane, inv_n, eps);
+        float r = cl_norm_factor(from, width, lane, inv_n, eps);
         for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
             uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -78,9 +53,9 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void ngram_gate(CL_ARGUMEN
         uint t = item / streams, h = item % streams, first = h * dim;
         global float *row = in + t * (keys + dim + streams), *key = row + first;
         global const float *value = row + keys, *x = stream + t * keys + first;
-        float of_key = norm_factor(key, dim, lane, inv_n, eps);
+        float of_key = cl_norm_factor(key, dim, lane, inv_n, eps);
         barrier(CLK_LOCAL_MEM_FENCE);
-        float of_x = norm_factor(x, dim, lane, inv_n, eps);
+        float of_x = cl_norm_factor(x, dim, lane, inv_n, eps);
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint j = me; j < 128; j += items) {
             float sum = 0.0f;
@@ -151,7 +126,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_pair(CL_ARGUMENT
             else
                 from = kept + (c->slot * kept_rows + c->hidden - 1) * width;
         }
-        float r = norm_factor(from, width, lane, inv_n, eps);
+        float r = cl_norm_factor(from, width, lane, inv_n, eps);
         for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {
             uint here = min(width - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -330,7 +305,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENT
         global const float *weight = which == CL_Q ? q_norm : k_norm;
         float r = 1.0f;
         if (which != CL_V && late == OPENCL_WIDE_EARLY)
-            r = norm_factor(row, heads * dim, lane, which == CL_Q ? inv_q : inv_k, eps);
+            r = cl_norm_factor(row, heads * dim, lane, which == CL_Q ? inv_q : inv_k, eps);
         uint most = OPENCL_NORM_CHUNK / dim;
         for (uint first = 0; first < heads; first += most) {
             uint here = min(heads - first, most);

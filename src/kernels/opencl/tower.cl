@@ -9,6 +9,8 @@ static inline float mapped(global const float *x, uint i, uint how, uint from, u
         return num_gelu(x[i]);
     if (how == OPENCL_MAP_GELU_ERF)
         return num_gelu_erf(x[i]);
+    if (how == OPENCL_MAP_SILU)
+        return num_silu(x[i] * factor);
     if (how == OPENCL_MAP_WEAVE) /* of `to` rows of `from` values, one value each */
         return x[i % to * from + i / to];
     if (how == OPENCL_MAP_SPREAD) /* heads of `from` values become heads of `to` */

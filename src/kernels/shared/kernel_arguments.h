@@ -72,6 +72,25 @@
     X(U32, wanted)                                                                                           \
     X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_STREAMS_NORM(X)                                                                     \
+    X(BUFFER, const float, x)                                                                                \
+    X(BUFFER, const float, weight)                                                                           \
+    X(FORMS, out)                                                                                            \
+    X(U32, count)                                                                                            \
+    X(U32, part)                                                                                             \
+    X(F32, inv_n)                                                                                            \
+    X(F32, eps) X(LOCAL, float, factors) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_STREAMS_MIX(X)                                                                      \
+    X(BUFFER, const float, in)                                                                               \
+    X(BUFFER, const float, gates)                                                                            \
+    X(FORMS, out) X(U32, count) X(F32, inverse) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_STREAMS_ADD(X)                                                                      \
+    X(BUFFER, const float, in)                                                                               \
+    X(BUFFER, const float, gates)                                                                            \
+    X(BUFFER, float, x) X(U32, width) X(U32, count) X(U32, adds) X(F32, inverse) X(U32, part)
+
 #define KERNEL_ARGUMENTS_BLEND(X)                                                                            \
     X(BUFFER, const uchar, piece)                                                                            \
     X(BUFFER, const float, blends) X(BUFFER, float, x) X(U32, type) X(U32, file) X(U32, width)

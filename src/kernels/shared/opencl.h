@@ -93,13 +93,14 @@
 #define OPENCL_HALVES    4
 
 /* What the kernel `gate` does with heads and gates: sigmoid(gates) * heads; silu(gates) * normed heads;
- * gelu(heads) * gates; silu(gates) * heads, normed with weights for each head; the square of heads above 0.
- */
+ * gelu(heads) * gates; silu(gates) * heads, normed with weights for each head; the square of heads above 0;
+ * sigmoid(gates) * normed heads. */
 #define OPENCL_GATE_SIGMOID 0
 #define OPENCL_GATE_NORMED  1
 #define OPENCL_GATE_GELU    2
 #define OPENCL_GATE_EARLY   3
 #define OPENCL_GATE_RELU2   4
+#define OPENCL_GATE_BOTH    5
 
 /* Which rows the kernel `norm` works on: those of all tokens, of the tokens that the step wants logits of, or
  * as many of the first ones as it wants. */
@@ -114,6 +115,7 @@
 #define OPENCL_MAP_WEAVE    3
 #define OPENCL_MAP_SPREAD   4
 #define OPENCL_MAP_MEAN     5
+#define OPENCL_MAP_SILU     6
 
 /* What norms of all heads together do (`norm_wide`): before the rotation, after it for each head, nothing,
  * or before it for each head. */

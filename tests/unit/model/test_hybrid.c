@@ -55,9 +55,11 @@ static void check_shape(struct hybrid_model m, const char *what) {
     gguf_writer_free(&w);
 }
 
-static void gated_convolutions(void **state) {
+/* Gated convolutions, and hyper-connections. */
+static void peers(void **state) {
     (void)state;
-    static const char *const names[] = {"lfm2-odd", "lfm2-wide", "lfm2-one", "lfm2moe-odd"};
+    static const char *const names[] = {"lfm2-odd",    "lfm2-wide",    "lfm2-one",
+                                        "lfm2moe-odd", "qwen4exp-odd", "qwen4exp-equal"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct peer_model *m = peer_model_named(names[i]);
         struct gguf_writer w = gguf_writer_new();
@@ -310,9 +312,9 @@ static void readers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nextn_counts), cmocka_unit_test(odd_shapes), cmocka_unit_test(gated_convolutions),
-        cmocka_unit_test(neighbours),   cmocka_unit_test(readers),    cmocka_unit_test(bad_models),
-        cmocka_unit_test(other_kind),   cmocka_unit_test(nextn)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nextn_counts), cmocka_unit_test(odd_shapes),
+                                       cmocka_unit_test(peers),        cmocka_unit_test(neighbours),
+                                       cmocka_unit_test(readers),      cmocka_unit_test(bad_models),
+                                       cmocka_unit_test(other_kind),   cmocka_unit_test(nextn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

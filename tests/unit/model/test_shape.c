@@ -457,11 +457,6 @@ static void architectures(void **state) {
         &w,
         "'granite_with_eyes' is not supported (its nearest relative that is: granite; `stator help models`");
     w = tiny("llama", "general.architecture");
-    gguf_writer_text(&w, "general.architecture", "qwen4exp");
-    refused(&w, "the architecture 'qwen4exp' (Qwen3.8-Flash-Next) is not supported: this build has no "
-                "hyper-connections, indexer attention and n-gram embeddings (its nearest relative that is: "
-                "qwen35moe;");
-    w = tiny("llama", "general.architecture");
     gguf_writer_text(&w, "general.architecture", "llama\033[2J");
     refused(&w, "the architecture 'llama?[2J' is not supported");
     w = tiny("llama", NULL);

@@ -51,11 +51,11 @@ static void hybrids(void **state) {
     gguf_writer_free(&w);
 }
 
-/* Their states are the products of few tokens; one has a window beside them. */
-static void convolutions(void **state) {
+/* Products of few tokens, one with a window beside them; and delta nets beside several streams. */
+static void peers(void **state) {
     (void)state;
-    static const char *const names[] = {"lfm2moe-odd", "lfm2-wide"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const names[] = {"lfm2moe-odd", "lfm2-wide", "qwen4exp-odd"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct gguf_writer w = gguf_writer_new();
         char path[GGUF_WRITER_PATH];
         peer_model_write(&w, peer_model_named(names[i]), BLOCK_F32);
@@ -217,8 +217,8 @@ static void planned(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(planned),      cmocka_unit_test(turns),
-                                       cmocka_unit_test(answers),      cmocka_unit_test(hybrids),
-                                       cmocka_unit_test(convolutions), cmocka_unit_test(windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(planned), cmocka_unit_test(turns),
+                                       cmocka_unit_test(answers), cmocka_unit_test(hybrids),
+                                       cmocka_unit_test(peers),   cmocka_unit_test(windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
