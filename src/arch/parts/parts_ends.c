@@ -156,9 +156,11 @@ static bool has_attention(const struct graph_want *w, const struct shape *s) {
 
 /* Counts for each of `batch` tokens: its KV heads, or of latent attention as many as there may be groups of
  * heads; and in all one for each 256 values of the feed forward, which groups of a product for few tokens
- * share (kernels/opencl/cl_matmul.h). */
+ * share (kernels/opencl/cl_matmul.h); or of the rows of experts of so few tokens that most have one row. */
 static uint32_t counts_each(uint32_t batch, const struct shape *s) {
-    uint64_t units = arith_ceil_div(s->n_ff, 256);
+    const struct shape_experts *x = &s->experts;
+    const uint64_t rows = ARITH_MIN((uint64_t)batch * x->used, (uint64_t)x->count);
+    const uint64_t units = ARITH_MAX(arith_ceil_div(s->n_ff, 256), rows * arith_ceil_div(x->ff, 256));
     const uint32_t heads = s->latent ? s->n_heads : s->n_kv_heads;
     return (uint32_t)ARITH_MAX((uint64_t)ARITH_MAX(heads, s->window_heads.n_kv),
                                arith_ceil_div(units, batch));

@@ -93,7 +93,7 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     const struct graph_value *out = &b->g->values[to];
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
     const struct launch_shape w = launch_experts_shape(b, o);
-    const uint64_t units = arith_ceil_div(layout->panels, w.unit);
+    const uint64_t units = arith_ceil_div(layout->panels, w.unit) * w.together;
     const uint64_t half = b->streams ? b->m->stream.half_bytes : 0;
     for (struct launch_experts_run r = {0}; r.first < (near ? slots.slots : x->experts); r.first = r.end) {
         if (near)
@@ -131,6 +131,8 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                                .clamped = x->clamped,
                                .alpha = x->alpha,
                                .limit = x->limit,
+                               .together = w.together,
+                               .arrivals = w.arrivals,
                                .tile = w.tile,
                                .work = w.work,
                            });

@@ -501,15 +501,22 @@ static uint32_t panels_each(const struct launch_list *b, const struct graph_op *
     return (w->family == FEW ? OPENCL_FEW_ROWS : 1) * (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
 }
 
+/* Groups that share a unit of 256 outputs which share a scale: each has `each` panels or more. */
+static uint32_t sharing(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
+                        uint32_t each) {
+    uint32_t together = 1;
+    while (w->family < PREFILL && set_of(b->g, o) != SET_any && 16 / (together * 2) >= each)
+        together *= 2;
+    return together;
+}
+
 /* A unit has whole groups of the int8 forms that the epilogue makes. */
 static struct cut plain_cut(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                             uint32_t panels, uint32_t *arrivals) {
     uint32_t forms = b->g->values[o->out].forms, each = panels_each(b, o, w, panels);
     *arrivals = GRAPH_NONE;
     if (graph_op_gated(o) && forms & GRAPH_I8_256) {
-        struct cut c = {16, 1};
-        while (w->family < PREFILL && set_of(b->g, o) != SET_any && 16 / (c.together * 2) >= each)
-            c.together *= 2;
+        const struct cut c = {16, sharing(b, o, w, each)};
         if (c.together > 1)
             *arrivals = arrivals_of(b, arith_ceil_div(panels, 16));
         return *arrivals == GRAPH_NONE ? (struct cut){16, 1} : c;
@@ -700,17 +707,24 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     return STATOR_OK;
 }
 
-/* Panels of a unit: whole groups of the int8 forms that the epilogue makes. */
-static uint32_t experts_unit(const struct launch_list *b, const struct graph_op *o, const struct scheme *w) {
+/* A unit has whole groups of the int8 forms that the epilogue makes. */
+static struct cut experts_cut(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
+                              uint32_t *arrivals) {
     const uint32_t forms = b->g->values[graph_op_opens_experts(o) ? o->out : o->work].forms;
-    const bool gated = graph_op_gated(o);
-    uint32_t unit = w->family == DPAS16    ? 8
-                    : w->family >= PREFILL ? 16
-                                           : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
-    unit = ARITH_MIN(unit, b->g->weights[o->weight[0]].layout.panels);
-    if (gated && forms & GRAPH_I8_256)
-        return 16;
-    return gated && forms & GRAPH_I8_32 ? (uint32_t)arith_round_up(unit, 2) : unit;
+    const uint32_t panels = b->g->weights[o->weight[0]].layout.panels;
+    const uint32_t each = w->family == DPAS16    ? 8
+                          : w->family >= PREFILL ? 16
+                                                 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
+    *arrivals = GRAPH_NONE;
+    if (graph_op_gated(o) && forms & GRAPH_I8_256) {
+        const struct cut c = {16, sharing(b, o, w, each)};
+        if (c.together > 1)
+            *arrivals = arrivals_of(b, (uint64_t)b->rows * o->experts.used * arith_ceil_div(panels, 16));
+        return *arrivals == GRAPH_NONE ? (struct cut){16, 1} : c;
+    }
+    const uint32_t unit = ARITH_MIN(each, panels);
+    return (struct cut){graph_op_gated(o) && forms & GRAPH_I8_32 ? (uint32_t)arith_round_up(unit, 2) : unit,
+                        1};
 }
 
 struct launch_shape launch_experts_shape(const struct launch_list *b, const struct graph_op *o) {
@@ -719,16 +733,20 @@ struct launch_shape launch_experts_shape(const struct launch_list *b, const stru
     w.family = w.tokens == 1 ? decode1_family(b, set) : prefill_family(b, set);
     w.kernel = kernel_of(w.family, set, EXPERTS);
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
-    const uint32_t unit = experts_unit(b, o, &w);
-    const uint32_t panels = graph_op_gated(o) && w.family < PREFILL ? 2 * unit : unit;
-    choose_tokens(b, o, &w, unit, UINT32_MAX);
+    uint32_t arrivals;
+    const struct cut cut = experts_cut(b, o, &w, &arrivals);
+    const uint32_t mine = cut.unit / cut.together;
+    const uint32_t panels = graph_op_gated(o) && w.family < PREFILL ? 2 * mine : mine;
+    choose_tokens(b, o, &w, mine, UINT32_MAX);
     choose_group(b, o, &w, panels);
     return (struct launch_shape){.kernel = w.kernel,
                                  .group = w.group,
                                  .split = w.split,
-                                 .unit = unit,
-                                 .tile = tile_bytes(b, o, &w, panels),
-                                 .work = work_bytes(b, o, &w, unit, 0)};
+                                 .unit = cut.unit,
+                                 .together = cut.together,
+                                 .arrivals = counts_at(b, arrivals),
+                                 .tile = ARITH_MAX(tile_bytes(b, o, &w, panels), 256 * sizeof(float)),
+                                 .work = work_bytes(b, o, &w, cut.unit, 0)};
 }
 
 /* One token like a product of one, more in tiles. */

@@ -187,9 +187,11 @@ void launch_mix(struct launch_list *b, uint32_t op);
 /* Rows of an expert that a product takes at once: one where most experts that have any have one. */
 uint32_t launch_experts_tile(const struct launch_list *b, const struct graph_experts *x);
 /* How a product of experts is launched: the kernel, its group's items, how many segments of k are in flight
- * or tokens are in a tile, panels of a unit, bytes of local memory. */
+ * or tokens are in a tile, panels of a unit, how many groups share a unit and where they are counted, bytes
+ * of local memory. */
 struct launch_shape {
-    uint32_t kernel, group, split, unit;
+    uint32_t kernel, group, split, unit, together;
+    struct launch_at arrivals;
     uint64_t tile, work;
 };
 struct launch_shape launch_experts_shape(const struct launch_list *b, const struct graph_op *o);

@@ -7,22 +7,27 @@
 #include "kernels/shared/experts.h"
 
 /* Experts first .. end of the weights, whose matrices have `rows` rows. gather: rows of `in` are tokens.
- * gated: OPENCL_SWIGLU, OPENCL_GEGLU, or 0. Local as of NAME. */
+ * gated: OPENCL_SWIGLU, OPENCL_GEGLU, or 0. together, arrivals: as of NAME, a count for each unit of a row.
+ * Local as of NAME. */
 CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_forms forms = CL_FORMS(out);
-    struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1), 0, 0, unit, gated ? 2 * unit : unit, 0};
-    uint R = 16 * (CL_TILES ? unit : u.all), panels = cl_ceil_div(rows, 16),
-         units = cl_ceil_div(panels, unit);
+#if CL_TILES || CL_OF_ALL
+    together = 1;
+#endif
+    uint mine = unit / together;
+    struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1), 0, 0, mine, gated ? 2 * mine : mine, 0};
+    uint R = 16 * (CL_TILES ? mine : u.all), panels = cl_ceil_div(rows, 16),
+         units = cl_ceil_div(panels, unit) * together;
     uint n = routes[0] * units;
-    (void)step;
+    (void)step, (void)arrivals;
     for (uint i = get_group_id(0); i < n; i += get_num_groups(0)) {
         global const uint *item = routes + EXPERTS_ITEMS(slots) + i / units * EXPERTS_ITEM;
         uint expert = item[EXPERTS_EXPERT];
         if (expert < first || expert >= end) /* of the whole group */
             continue;
-        uint row = i % units * unit * 16, here = min(16 * unit, rows - row);
-        u.panel = expert * panels + i % units * unit;
+        uint row = i % units * mine * 16, here = min(16 * mine, rows - row);
+        u.panel = expert * panels + i % units * mine;
         u.panels = (expert + 1) * panels;
         for (uint part = 0; part < (CL_TILES ? item[EXPERTS_ROWS] : 1); part += CL_AT_ONCE) {
             uint t0 = item[EXPERTS_ROW] + part, nt = min(item[EXPERTS_ROWS] - part, (uint)CL_AT_ONCE);
@@ -44,8 +49,19 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
             cl_sums(&src, &u, split, gather ? 0 : t0, nt, tile, R, work);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
+#if !CL_TILES
+            if (together > 1) {
+                struct cl_forms floats = forms;
+                floats.has = OPENCL_F32;
+                cl_gate_rows(&floats, &gate, 0, tile, R, 16 * mine, row, here, t0, 1);
+                uint of = t0 * (units / together) + row / 256;
+                if (cl_last_of_all(arrivals + of, together, (local uint *)work))
+                    cl_quantise_floats(&forms, t0, row / 256 * 256, tile, (local uint *)work);
+                continue;
+            }
+#endif
             if (gated) {
-                cl_finish_gated(&forms, &gate, 0, tile, R, 16 * unit, row, here, t0, nt, (local uint *)work);
+                cl_finish_gated(&forms, &gate, 0, tile, R, 16 * mine, row, here, t0, nt, (local uint *)work);
             } else {
                 global float *y = (global float *)(forms.base + forms.f32) + row;
                 for (uint j = get_local_id(0); j < nt * here; j += get_local_size(0)) {

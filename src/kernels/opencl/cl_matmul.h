@@ -113,28 +113,14 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
             cl_finish_plain(&plain, &gate, tile, R, 16 * mine, row, here, t0, nt, (local uint *)work);
             barrier(CLK_LOCAL_MEM_FENCE);
 #if !CL_TILES
-            /* Rows that are ready: the tile's, or in the end all, out of the floats, 256 values of one at a
-             * time. */
-            uint n = quantised ? 1 : 0;
+            /* Rows that are ready: the tile's, or in the end all, out of the floats. */
             if (together > 1) {
-                n = tile_at + 1 == tiles &&
-                            cl_last_of_all(arrivals + i / together, together, (local uint *)work)
-                        ? tokens
-                        : 0;
-                t0 = 0;
-                nt = 1;
-            }
-            uint wide = together > 1 ? 256 : here, stride = together > 1 ? 256 : R;
-            uint at = column + (together > 1 ? row / 256 * 256 : row);
-            for (uint t = t0; t < t0 + n; t++) {
-                if (together > 1) {
-                    global const float *y =
-                        (global const float *)(forms.base + forms.f32) + t * forms.width + at;
-                    for (uint k = get_local_id(0); k < wide; k += get_local_size(0))
-                        tile[k] = y[k];
-                    barrier(CLK_LOCAL_MEM_FENCE);
-                }
-                cl_quantise_rows(&forms, t, nt, at, tile, stride, wide, false, (local uint *)work);
+                bool last = tile_at + 1 == tiles &&
+                            cl_last_of_all(arrivals + i / together, together, (local uint *)work);
+                for (uint t = 0; t < (last ? tokens : 0); t++)
+                    cl_quantise_floats(&forms, t, column + row / 256 * 256, tile, (local uint *)work);
+            } else if (quantised) {
+                cl_quantise_rows(&forms, t0, nt, column + row, tile, R, here, false, (local uint *)work);
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
 #else

@@ -455,6 +455,10 @@
     X(BUFFER, const float, bias1)                                                                            \
     X(BUFFER, const float, factor0)                                                                          \
     X(BUFFER, const float, factor1)                                                                          \
-    X(U32, biased) X(U32, clamped) X(F32, alpha) X(F32, limit) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+    X(U32, biased)                                                                                           \
+    X(U32, clamped)                                                                                          \
+    X(F32, alpha)                                                                                            \
+    X(F32, limit)                                                                                            \
+    X(U32, together) X(BUFFER, uint, arrivals) X(LOCAL, float, tile) X(LOCAL, uchar, work)
 
 #endif
