@@ -12,13 +12,13 @@
 #define OPS_PER_LAYER     8 /* dense */
 #define OPS_OUTSIDE       8
 #define VALUES_PER_LAYER  8
-#define VALUES_OUTSIDE    9
+#define VALUES_OUTSIDE    10
 #define WEIGHTS_PER_LAYER 18
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  3
 /* Of the MTP head, besides a layer's. */
 #define NEXTN_OPS     12
-#define NEXTN_VALUES  9
+#define NEXTN_VALUES  10
 #define NEXTN_WEIGHTS 8
 /* More in a layer with experts. */
 #define EXPERTS_OPS     6
@@ -255,6 +255,15 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
         op->experts.routes = op->experts.shared = op->experts.gate = GRAPH_NONE;
     for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
         op->weight[i] = op->bias[i] = op->factor[i] = GRAPH_NONE;
+    return op;
+}
+
+struct graph_op *graph_add_argmax(struct graph *g) {
+    CHECK(g->logits < g->n_values && g->picks < g->n_values);
+    struct graph_op *op = graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
+    if (g->want.counted)
+        op->work = graph_add_value(g, "argmax_parts", GRAPH_SCRATCH, g->want.logits_rows,
+                                   3 * GRAPH_ARGMAX_PARTS, GRAPH_F32);
     return op;
 }
 

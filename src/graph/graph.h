@@ -97,7 +97,8 @@ enum graph_kind {
     GRAPH_FEATURES, /* out += columns op.features .. of `in`, in the rows of pictures' tokens */
     GRAPH_SPREAD, /* out = heads of `in`, of spread.from columns each, in spread.to columns each: cut off, or
                      with zeros behind them */
-    GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all logits are finite */
+    GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all logits are finite. work (optional):
+                     three words for each of GRAPH_ARGMAX_PARTS parts of a row, which groups share */
     GRAPH_LAND,   /* out = the slot's half of the landing zone `in` */
     GRAPH_SEND,   /* the slot's half of `out` = in; it then goes to the next device's landing zone */
     GRAPH_EXCHANGED, /* tensor split: joins the columns that each device has in its value `in` to whole rows.
@@ -127,6 +128,9 @@ enum graph_epilogue {
      * expert. RESIDUAL: `in` has a row per chosen expert; out += the sum of a token's rows times their
      * weights (+ shared), in ascending order of experts. STORE: out = that sum. */
 };
+
+/* Of ARGMAX. */
+#define GRAPH_ARGMAX_PARTS 64
 
 /* Number formats of a value (struct kernels_act); a value may have several. */
 enum { GRAPH_F32 = 1, GRAPH_I8_32 = 2, GRAPH_I8_256 = 4 };
@@ -641,6 +645,8 @@ bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uin
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
 void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);
+/* The op ARGMAX of the graph's logits; with a value for its parts where the device counts. */
+struct graph_op *graph_add_argmax(struct graph *g);
 /* Gives a value another width and other forms. */
 void graph_value_resize(struct graph *g, uint32_t value, uint32_t width, uint32_t forms);
 /* The same tensor twice is one weight. */

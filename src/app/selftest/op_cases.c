@@ -963,5 +963,5 @@ void op_cases_build(struct graph *g, const struct shape *s) {
         begin_tail(b);
     g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, OP_CASES_BATCH, 2, GRAPH_F32);
     graph_value_halves(g, g->picks, g->want.result_halves);
-    add_op(b, GRAPH_ARGMAX, g->logits, g->picks)->layer = GRAPH_NONE;
+    graph_add_argmax(g);
 }

@@ -309,7 +309,7 @@ static void add_pooled_tail(struct parts *p) {
     else
         graph_op_weight(p->g, graph_add_op(p->g, GRAPH_MATMUL, GRAPH_NONE, dense, p->g->logits),
                         p->s->dense_out, NULL, 0);
-    graph_add_op(p->g, GRAPH_ARGMAX, GRAPH_NONE, p->g->logits, p->g->picks);
+    graph_add_argmax(p->g);
 }
 
 void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gguf_tensor *output) {
@@ -332,7 +332,7 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
         return;
     if (s->logit_cap != 0)
         graph_add_op(g, GRAPH_SOFTCAP, GRAPH_NONE, g->logits, g->logits)->cap = s->logit_cap;
-    graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
+    graph_add_argmax(g);
 }
 
 static bool shares_head(const struct parts *p) {

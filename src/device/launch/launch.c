@@ -9,6 +9,7 @@
 #include <string.h>
 
 _Static_assert(OPENCL_SPLIT == KERNELS_SPLIT, "the numerics are one");
+_Static_assert(GRAPH_ARGMAX_PARTS <= OPENCL_GROUP, "a group joins the parts");
 /* attention.cl makes so many values int8 at a time, with what is left of its local memory. */
 _Static_assert(OPENCL_LARGEST(KERNELS_MAX_HEAD) <= OPENCL_WEIGHTS, "the former lie where the latter come");
 _Static_assert(OPENCL_QUANTISE_WORDS(OPENCL_ATTENTION_ROWS *OPENCL_SPLIT) <=
@@ -674,13 +675,17 @@ static stator_status add_softcap(struct launch_list *b, uint32_t op) {
 
 static stator_status add_argmax(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
-    struct launch *l = launch_add(b, LAUNCH_ARGMAX, op, OPENCL_GROUP, b->rows);
-    launch_put_argmax(b, l,
-                      &(struct launch_argmax_arguments){
-                          .logits = launch_floats(b, o->in),
-                          .picks = launch_floats(b, o->out),
-                          .vocab = b->g->values[o->in].width,
-                      });
+    const uint32_t parts = GRAPH_ARGMAX_PARTS;
+    launch_put_argmax_parts(b,
+                            launch_add(b, LAUNCH_ARGMAX_PARTS, op, OPENCL_GROUP, (uint64_t)b->rows * parts),
+                            &(struct launch_argmax_parts_arguments){.logits = launch_floats(b, o->in),
+                                                                    .parts = launch_floats(b, o->work),
+                                                                    .n_parts = parts,
+                                                                    .vocab = b->g->values[o->in].width});
+    launch_put_argmax(b, launch_add(b, LAUNCH_ARGMAX, op, OPENCL_GROUP, b->rows),
+                      &(struct launch_argmax_arguments){.parts = launch_floats(b, o->work),
+                                                        .picks = launch_floats(b, o->out),
+                                                        .n_parts = parts});
     return STATOR_OK;
 }
 

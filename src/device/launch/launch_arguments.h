@@ -67,6 +67,7 @@ struct launch_states {
     F(move, MOVE)                                                                                            \
     F(embed, EMBED)                                                                                          \
     F(softcap, SOFTCAP)                                                                                      \
+    F(argmax_parts, ARGMAX_PARTS)                                                                            \
     F(argmax, ARGMAX)                                                                                        \
     F(center, CENTER)                                                                                        \
     F(norm, NORM)                                                                                            \

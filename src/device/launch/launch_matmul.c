@@ -63,6 +63,7 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_MOVE] = {"move", MODULE(ends)},
     [LAUNCH_EMBED] = {"embed", MODULE(ends)},
     [LAUNCH_SOFTCAP] = {"softcap", MODULE(ends)},
+    [LAUNCH_ARGMAX_PARTS] = {"argmax_parts", MODULE(ends)},
     [LAUNCH_ARGMAX] = {"argmax", MODULE(ends)},
     [LAUNCH_CENTER] = {"center", MODULE(norm)},
     [LAUNCH_NORM] = {"norm", MODULE(norm)},

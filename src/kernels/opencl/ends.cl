@@ -107,49 +107,80 @@ kernel void softcap(CL_ARGUMENTS(SOFTCAP)) {
 /* Loads of an item that are in flight at once. */
 #define AHEAD 16
 
-/* Per row of logits: the index of the largest, the first of equals, and whether all are finite. */
-kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void argmax(CL_ARGUMENTS(ARGMAX)) {
-    local float largest[OPENCL_GROUP];
-    local uint where[OPENCL_GROUP];
-    local uint finite[OPENCL_GROUP];
+/* What is known of some logits of a row: the largest, its index (the first of equals), whether all are finite. */
+struct best {
+    float most;
+    uint where, fine;
+};
+
+/* Group: the best of all items'; to item 0. Local: a word for each item. */
+static inline struct best best_of_all(struct best mine, local float *largest, local uint *where, local uint *fine) {
     uint me = get_local_id(0);
-    uint rows = CL_STEP(step)->n_rows;
-    for (uint row = get_group_id(0); row < rows; row += get_num_groups(0)) {
+    largest[me] = mine.most;
+    where[me] = mine.where;
+    fine[me] = mine.fine;
+    for (uint reach = OPENCL_GROUP / 2; reach > 0; reach /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (me < reach) {
+            float other = largest[me + reach];
+            if (other > mine.most || (other == mine.most && where[me + reach] < mine.where)) {
+                largest[me] = mine.most = other;
+                where[me] = mine.where = where[me + reach];
+            }
+            fine[me] = mine.fine &= fine[me + reach];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return mine;
+}
+
+/* The best of each part of each row of logits, to three words of `parts`. */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void argmax_parts(CL_ARGUMENTS(ARGMAX_PARTS)) {
+    local float largest[OPENCL_GROUP];
+    local uint where[OPENCL_GROUP], fine[OPENCL_GROUP];
+    uint me = get_local_id(0), n = CL_STEP(step)->n_rows * n_parts;
+    uint each = (vocab + n_parts - 1) / n_parts;
+    for (uint item = get_group_id(0); item < n; item += get_num_groups(0)) {
+        uint row = item / n_parts, begin = min(item % n_parts * each, vocab - 1), end = min(begin + each, vocab);
         global const float *x = logits + row * vocab;
-        /* Items beyond the vocabulary repeat its first number; their index is never taken. */
-        uint best = me < vocab ? me : 0;
-        float most = x[best];
-        uint fine = 1;
-        for (uint i = best; i < vocab; i += AHEAD * OPENCL_GROUP) {
+        /* Items beyond the part repeat its first number, and parts beyond the row its last. */
+        uint first = begin + me < end ? begin + me : begin;
+        struct best b = {x[first], first, 1};
+        for (uint i = first; i < end; i += AHEAD * OPENCL_GROUP) {
             float v[AHEAD];
 #pragma unroll
             for (uint m = 0; m < AHEAD; m++) /* those that are not there repeat one that is */
-                v[m] = x[i + m * OPENCL_GROUP < vocab ? i + m * OPENCL_GROUP : i];
+                v[m] = x[i + m * OPENCL_GROUP < end ? i + m * OPENCL_GROUP : i];
 #pragma unroll
             for (uint m = 0; m < AHEAD; m++) {
-                fine &= (NUM_BITS(v[m]) & 0x7f800000u) != 0x7f800000u;
-                best = v[m] > most ? i + m * OPENCL_GROUP : best;
-                most = v[m] > most ? v[m] : most;
+                b.fine &= (NUM_BITS(v[m]) & 0x7f800000u) != 0x7f800000u;
+                b.where = v[m] > b.most ? i + m * OPENCL_GROUP : b.where;
+                b.most = v[m] > b.most ? v[m] : b.most;
             }
         }
-        largest[me] = most;
-        where[me] = best;
-        finite[me] = fine;
-        for (uint reach = OPENCL_GROUP / 2; reach > 0; reach /= 2) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (me < reach) {
-                float other = largest[me + reach];
-                bool take = other > largest[me] || (other == largest[me] && where[me + reach] < where[me]);
-                if (take) {
-                    largest[me] = other;
-                    where[me] = where[me + reach];
-                }
-                finite[me] &= finite[me + reach];
-            }
-        }
+        b = best_of_all(b, largest, where, fine);
         if (me == 0) {
-            picks[row].token = (int)where[0];
-            picks[row].finite = finite[0];
+            parts[3 * item] = NUM_BITS(b.most);
+            parts[3 * item + 1] = b.where;
+            parts[3 * item + 2] = b.fine;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Per row of logits, from its parts: the index of the largest, the first of equals, and whether all are finite.
+ * n_parts: at most as many as a group has items. */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void argmax(CL_ARGUMENTS(ARGMAX)) {
+    local float largest[OPENCL_GROUP];
+    local uint where[OPENCL_GROUP], fine[OPENCL_GROUP];
+    uint me = get_local_id(0), rows = CL_STEP(step)->n_rows;
+    for (uint row = get_group_id(0); row < rows; row += get_num_groups(0)) {
+        global const uint *from = parts + 3 * (row * n_parts + min(me, n_parts - 1));
+        struct best b = {NUM_FLOAT(from[0]), from[1], from[2]};
+        b = best_of_all(b, largest, where, fine);
+        if (me == 0) {
+            picks[row].token = (int)b.where;
+            picks[row].finite = b.fine;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

@@ -26,8 +26,11 @@
     X(BUFFER, float, x)                                                                                      \
     X(U32, type) X(U32, file) X(U32, width) X(U32, stride) X(U32, first_panel) X(U32, panels) X(F32, scale)
 
+#define KERNEL_ARGUMENTS_ARGMAX_PARTS(X)                                                                     \
+    X(BUFFER, const float, logits) X(BUFFER, uint, parts) X(U32, n_parts) X(U32, vocab)
+
 #define KERNEL_ARGUMENTS_ARGMAX(X)                                                                           \
-    X(BUFFER, const float, logits) X(BUFFER, struct step_pick, picks) X(U32, vocab)
+    X(BUFFER, const uint, parts) X(BUFFER, struct step_pick, picks) X(U32, n_parts)
 
 #define KERNEL_ARGUMENTS_SOFTCAP(X) X(BUFFER, float, logits) X(U32, vocab) X(F32, cap) X(F32, inverse)
 
