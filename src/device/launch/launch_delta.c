@@ -157,10 +157,13 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
     uint64_t chunks = ARITH_MIN(b->rows, b->m->sequences);
     uint64_t each =
         d->value_heads * arith_ceil_div(d->dim_v, DELTA_BLOCK) + arith_ceil_div(d->channels, group);
-    const bool tested = d->dim_k <= DELTA_TESTED_STATE;
-    uint32_t kernel =
-        d->ssd ? (tested ? LAUNCH_SSD : LAUNCH_SSD_WIDE) : (tested ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE);
-    struct launch *l = launch_add(b, kernel, op, group, chunks * each);
+    const bool wide = d->dim_k > DELTA_TESTED_STATE;
+    const enum launch_rule rule = d->ssd                          ? (wide ? LAUNCH_SSD_WIDE : LAUNCH_SSD)
+                                  : wide                          ? LAUNCH_RULE_WIDE
+                                  : d->dim_k < DELTA_TESTED_STATE ? LAUNCH_RULE_SMALL
+                                                                  : LAUNCH_RULE;
+    const bool eight = b->traits->sub_group_sizes & 1u << 3;
+    struct launch *l = launch_add(b, (eight ? LAUNCH_DELTA8 : LAUNCH_DELTA) + rule, op, group, chunks * each);
     CHECK(b->g->values[o->work].width == d->channels);
     struct launch_delta_arguments args = {
         .in = launch_floats(b, o->in),
@@ -175,7 +178,8 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
         .alpha_at = d->alpha,
         .grouped = d->grouped,
         .scale = d->scale,
-        .memory = (2 * d->dim_k + 4ull * group) * sizeof(float),
+        .memory = (wide ? 2 * d->dim_k + 4ull * group : 6 * (DELTA_TESTED_STATE + 16) + 8ull * group) *
+                  sizeof(float),
     };
     stator_status st = launch_states_of(b, o, &args.state);
     if (st != STATOR_OK)

@@ -58,6 +58,13 @@ _Static_assert(sizeof families / sizeof families[0] == DPAS16 + 1, "enum family 
 #define SET(set, types, few, dpas16, kernels, family) kernels##_OF(family##_##set)
 #define FAMILY(M, family, sets, kernels, ...)         OPENCL_SETS_##sets(SET, kernels, family)
 
+/* In the order of enum launch_rule. */
+#define RULES(module)                                                                                        \
+    {#module "_delta", MODULE(module)}, {#module "_delta_small", MODULE(module)},                            \
+        {#module "_delta_wide", MODULE(module)}, {#module "_states", MODULE(module)}, {                      \
+#module "_states_wide", MODULE(module)                                                               \
+    }
+
 const struct launch_kernel launch_kernels[] = {
     [LAUNCH_FILL] = {"fill", MODULE(ends)},
     [LAUNCH_MOVE] = {"move", MODULE(ends)},
@@ -85,10 +92,8 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_GATED_CONV] = {"gated_conv", MODULE(delta)},
     [LAUNCH_NGRAM_GATE] = {"ngram_gate", MODULE(norm)},
     [LAUNCH_NGRAM_CONV] = {"ngram_conv", MODULE(delta)},
-    [LAUNCH_DELTA] = {"delta_rule", MODULE(delta)},
-    [LAUNCH_DELTA_WIDE] = {"delta_rule_wide", MODULE(delta)},
-    [LAUNCH_SSD] = {"state_space", MODULE(delta)},
-    [LAUNCH_SSD_WIDE] = {"state_space_wide", MODULE(delta)},
+    [LAUNCH_DELTA] = RULES(rule),
+    [LAUNCH_DELTA8] = RULES(rule8),
     [LAUNCH_GATE] = {"gate", MODULE(delta)},
     [LAUNCH_LATENT_STORE] = {"latent_store", MODULE(latent)},
     [LAUNCH_INDEX_STORE] = {"index_store", MODULE(index)},

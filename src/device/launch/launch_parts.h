@@ -16,6 +16,16 @@
 #define LAUNCH_ONE(...) +1
 enum { LAUNCH_EACH_MODULES = 0 OPENCL_EACH_MODULES(LAUNCH_ONE) };
 
+/* Delta rules for keys of 128 values, less and more; state spaces. */
+enum launch_rule {
+    LAUNCH_RULE,
+    LAUNCH_RULE_SMALL,
+    LAUNCH_RULE_WIDE,
+    LAUNCH_SSD,
+    LAUNCH_SSD_WIDE,
+    LAUNCH_RULES
+};
+
 /* Indices of launch_kernels; the matmul kernels follow. */
 enum {
     LAUNCH_FILL,
@@ -44,11 +54,9 @@ enum {
     LAUNCH_GATED_CONV,
     LAUNCH_NGRAM_GATE,
     LAUNCH_NGRAM_CONV,
-    LAUNCH_DELTA,
-    LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
-    LAUNCH_SSD,
-    LAUNCH_SSD_WIDE,
-    LAUNCH_GATE,
+    LAUNCH_DELTA,                                /* by enum launch_rule */
+    LAUNCH_DELTA8 = LAUNCH_DELTA + LAUNCH_RULES, /* for sub-groups of 8 */
+    LAUNCH_GATE = LAUNCH_DELTA8 + LAUNCH_RULES,
     LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
     LAUNCH_ATTENTION8 = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* for sub-groups of 8 */
     LAUNCH_BOTH = LAUNCH_ATTENTION8 + KERNELS_KV_TYPES + 1,      /* to both sides: the same */

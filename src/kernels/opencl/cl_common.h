@@ -14,6 +14,9 @@ typedef global const short *cl_shorts;
 
 #define CL_STEP(step) ((global const struct step_header *)(step))
 
+#define CL_JOIN2(a, b) a##b
+#define CL_JOIN(a, b)  CL_JOIN2(a, b)
+
 static inline uint cl_ceil_div(uint a, uint b) {
     return (a + b - 1) / b;
 }

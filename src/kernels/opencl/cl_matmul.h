@@ -24,9 +24,6 @@
 #define CL_AT_ONCE CL_TOKENS
 #endif
 
-#define CL_JOIN2(a, b) a##b
-#define CL_JOIN(a, b)  CL_JOIN2(a, b)
-
 /* Without the matrix engine there is no sub-group operation. For decoding 16 is asked for because the
  * compiler would take 8, which reads half lines and doubles the instructions (README.md); for several tokens
  * of mixed types (all, or all K types: Q2_K and Q6_K among them) it may choose: with 16 it spills on acm-g10.

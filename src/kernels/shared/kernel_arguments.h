@@ -251,7 +251,7 @@
     X(BUFFER, const float, bias)                                                                             \
     X(BUFFER, const float, a)                                                                                \
     X(BUFFER, const float, skip)                                                                             \
-    X(STATES, state) X(U32, beta_at) X(U32, alpha_at) X(U32, grouped) X(F32, scale) X(LOCAL, float, memory)
+    X(STATES, state) X(U32, beta_at) X(U32, alpha_at) X(U32, grouped) X(F32, scale) X(LOCAL, float4, memory)
 
 #define KERNEL_ARGUMENTS_GATE(X)                                                                             \
     X(BUFFER, const float, in)                                                                               \
