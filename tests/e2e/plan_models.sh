@@ -1,4 +1,4 @@
-# Plans of four large models, from headers alone: src/plan/models.md is what tools/plan_models prints, and scratch does not grow
+# Plans of large models, from headers alone: src/plan/models.md is what tools/plan_models prints, and scratch does not grow
 # with the context.
 . tests/lib.sh
 
@@ -20,6 +20,22 @@ test_page() {
         done
     done
     rm -r "$tmp/models"
+}
+
+# Qwen3.8-Flash-Next with its table of n-grams, which no arena holds.
+test_a_table_that_stays_in_its_file() {
+    tools/model_headers qwen3.8-flash-next "$tmp/model.gguf" || fail "no header"
+    expect 0 "$stator" plan "$tmp/model.gguf" --device gpu0=96GiB --set memory.host_limit=1GiB
+    grep -q "^rows of n-grams: the table of 26\.82 GiB stays in the model's file, of which each token reads 16 rows of 90 bytes" "$tmp/out" || fail "$(cat "$tmp/out")"
+    expect 0 "$stator" plan "$tmp/model.gguf" --device gpu0=96GiB --set memory.host_limit=1GiB --json
+    python3 - "$tmp/out" <<'PY' || fail "the JSON has other numbers"
+import json, sys
+plan = json.load(open(sys.argv[1]))
+rows = sum([n for n in range(20000000, 20001000) if all(n % d for d in range(2, 4473))][:16])
+assert plan['in_file'] == {'bytes': (rows + 127) // 128 * 128 * 90, 'rows_per_token': 16, 'row_bytes': 90}, plan['in_file']
+assert plan['host']['total'] < 200 << 20
+PY
+    rm "$tmp/model.gguf"
 }
 
 run_tests
