@@ -146,6 +146,9 @@ struct graph_value {
     uint32_t tile_rows; /* rows of a tile of int8 values (act_tiles.h); 0: row after row */
     /* 2: there are two copies, half_bytes apart, and a step uses the copy of its slot. */
     uint32_t halves;
+    /* Not 0, on a GPU: rows of a token. The int8 form of a launch's rows lies in one piece, from where the
+     * form begins, as it goes to other devices (share_rows). */
+    uint32_t packed;
     uint64_t half_bytes;
     /* Offsets of the formats inside a half; UINT64_MAX: the value lacks the format. */
     uint64_t f32, q32, d32, s32, q256, d256, s256;
@@ -367,6 +370,9 @@ struct graph_exchanged {
     /* Number of slots per token (graph_experts): there is a row per slot. 0: a row per token. */
     uint32_t used;
     uint32_t routes; /* value */
+    /* The rows that the devices give each other are of this int8 form of out, as the op before has made it:
+     * no share cuts values with one scale. 0: floats. */
+    uint32_t int8;
     /* RESIDUAL, on a GPU: out is `stream` plus the row, and the op behind it is the NORM of out to the value
      * `normed`: both are one launch, and its groups read all of a row that others already write. */
     bool norms;

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-#define SHARE_ENDS 4 /* the embedding, the output matrix, and those of the MTP head */
+#define SHARE_ENDS 4  /* the embedding, the output matrix, and those of the MTP head */
+#define COARSER    16 /* a share in larger units may have this part of its rows more */
 
 struct sharing {
     struct graph *g;
@@ -63,11 +64,41 @@ static struct heads own_heads(const struct sharing *s, uint32_t heads, uint32_t 
     return heads_of(heads, kv_heads, &s->g->want.share, s->g->want.share.index);
 }
 
-/* Rows of a matrix before those of device `index`. */
-static uint32_t row_of(const struct graph_weight *w, const struct graph_share *share, uint32_t index) {
-    const uint32_t together = graph_weight_together(w);
-    const uint32_t units = (uint32_t)arith_ceil_div(w->layout.rows, together);
-    return ARITH_MIN(begin_of(units, share, index) * together, w->layout.rows);
+/* Rows of a matrix before those of device `index`, in units of so many rows. */
+static uint32_t row_of(const struct graph_weight *w, uint32_t unit, const struct graph_share *share,
+                       uint32_t index) {
+    const uint32_t units = (uint32_t)arith_ceil_div(w->layout.rows, unit);
+    return ARITH_MIN(begin_of(units, share, index) * unit, w->layout.rows);
+}
+
+/* Values of a row that have one scale; 0: there is not one int8 form. */
+static uint32_t scaled_together(uint32_t forms) {
+    const uint32_t form = forms & ~(uint32_t)GRAPH_F32;
+    return form == GRAPH_I8_32 ? 32 : form == GRAPH_I8_256 ? 256 : 0;
+}
+
+/* Whether no device has much more of the matrix in units of `unit` rows than in those of `fine`. */
+static bool divides_as_well(const struct graph_weight *w, const struct graph_share *share, uint32_t unit,
+                            uint32_t fine) {
+    for (uint32_t i = 0; i < share->count; i++) {
+        const uint32_t rows = row_of(w, unit, share, i + 1) - row_of(w, unit, share, i);
+        const uint32_t least = row_of(w, fine, share, i + 1) - row_of(w, fine, share, i);
+        if (rows == 0 || rows > least + least / COARSER)
+            return false;
+    }
+    return true;
+}
+
+/* Rows of the op's matrix that one device has: all that become values with one scale, so that these can be
+ * exchanged as int8; fewer where the shares would be too uneven. */
+static uint32_t rows_together(const struct sharing *s, const struct graph_op *op,
+                              const struct graph_weight *w) {
+    const uint32_t fine = graph_weight_together(w);
+    const bool opens = graph_op_activated(op) || (op->kind == GRAPH_EXPERTS && graph_op_opens_experts(op));
+    const uint32_t unit = opens ? scaled_together(s->g->values[op->out].forms) : 0;
+    if (unit == 0 || unit % fine != 0 || w->layout.rows % unit != 0)
+        return fine;
+    return divides_as_well(w, &s->g->want.share, unit, fine) ? unit : fine;
 }
 
 /* A weight of two products has the same rows in both: V may be the product of K. */
@@ -86,6 +117,23 @@ static uint32_t own_value(const struct sharing *s, uint32_t whole, uint32_t widt
     char name[sizeof s->g->values[whole].name];
     snprintf(name, sizeof name, "%.27s.own", s->g->values[whole].name);
     return graph_add_value(s->g, name, GRAPH_SCRATCH, s->g->values[whole].rows, width, GRAPH_F32);
+}
+
+/* The same for an exchange of all columns, in the form in which they go: whatever makes int8 of the whole
+ * value makes the same of this device's columns, if no group with one scale is cut. */
+static uint32_t given_value(const struct sharing *s, uint32_t whole, uint32_t width,
+                            struct graph_exchanged *x) {
+    const uint32_t forms = s->g->values[whole].forms, together = scaled_together(forms);
+    const uint32_t own = own_value(s, whole, width);
+    bool cuts = together == 0 || x->column != 0;
+    for (uint32_t i = 0; i < x->count && !cuts; i++)
+        cuts = x->ends[i] % together != 0;
+    if (cuts)
+        return own;
+    x->int8 = forms & ~(uint32_t)GRAPH_F32;
+    graph_value_resize(s->g, own, width, forms);
+    s->g->values[own].packed = s->g->want.lands ? ARITH_MAX(x->used, 1u) : 0;
+    return own;
 }
 
 /* The op before it has made this device's columns of a part of `whole`; now come the others'. The floats of a
@@ -156,7 +204,7 @@ static void divide_attention(struct sharing *s, struct graph_op *op) {
         graph_weight_cut(s->g, op->weight[0], h.first_q, h.end_q - h.first_q);
     a->heads = h.end_q - h.first_q;
     a->kv_heads = h.end_kv - h.first_kv;
-    op->out = own_value(s, whole, a->heads * a->dim_v);
+    op->out = given_value(s, whole, a->heads * a->dim_v, &x);
     add_exchange(s, op->layer, op->out, whole, GRAPH_STORE, &x);
 }
 
@@ -169,10 +217,11 @@ struct rows {
 
 static struct rows rows_of(const struct sharing *s, const struct graph_op *op, uint32_t k) {
     const struct graph_weight *w = &s->g->weights[op->weight[k]];
+    const uint32_t unit = rows_together(s, op, w);
     struct rows r = {.x = {.count = s->g->want.share.count, .column = op->column[k]}, .divided = true};
     for (uint32_t i = 0; i < r.x.count; i++) {
-        r.x.ends[i] = row_of(w, &s->g->want.share, i + 1);
-        r.divided = r.divided && r.x.ends[i] > row_of(w, &s->g->want.share, i);
+        r.x.ends[i] = row_of(w, unit, &s->g->want.share, i + 1);
+        r.divided = r.divided && r.x.ends[i] > row_of(w, unit, &s->g->want.share, i);
     }
     share_columns(&r.x, s->g->want.share.index, &r.first, &r.end);
     return r;
@@ -234,7 +283,7 @@ static void divide_pair(struct sharing *s, const struct graph_op *op) {
 }
 
 /* The product with one matrix, or with gate and up. */
-static void divide_product(struct sharing *s, struct graph_op *op, const struct rows *r, bool is_shared) {
+static void divide_product(struct sharing *s, struct graph_op *op, struct rows *r, bool is_shared) {
     const bool gated = graph_op_activated(op);
     const uint32_t whole = op->out;
     CHECK(op->n_weights == (graph_op_gated(op) ? 2u : 1u));
@@ -247,8 +296,9 @@ static void divide_product(struct sharing *s, struct graph_op *op, const struct 
         graph_value_resize(s->g, whole, r->end - r->first, GRAPH_F32);
         return;
     }
-    op->out = own_value(s, whole, r->end - r->first);
     const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
+    op->out =
+        gated ? given_value(s, whole, r->end - r->first, &r->x) : own_value(s, whole, r->end - r->first);
     if (!gated)
         op->epilogue = GRAPH_STORE;
     add_exchange(s, op->layer, op->out, whole, epilogue, &r->x);
@@ -283,14 +333,15 @@ static void divide_experts(struct sharing *s, struct graph_op *op) {
         graph_value_resize(s->g, op->work, r.end - r.first, GRAPH_F32);
     for (uint32_t k = 0; k < op->n_weights; k++)
         cut(s, op, k, r.first, r.end);
-    op->out = own_value(s, whole, r.end - r.first);
     const bool gated = graph_op_opens_experts(op);
     const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
     if (gated) {
         r.x.used = op->experts.used;
         r.x.routes = op->experts.routes;
+        op->out = given_value(s, whole, r.end - r.first, &r.x);
     } else {
         op->epilogue = GRAPH_STORE;
+        op->out = own_value(s, whole, r.end - r.first);
     }
     add_exchange(s, op->layer, op->out, whole, epilogue, &r.x);
 }
@@ -331,7 +382,7 @@ static void divide_matmul(struct sharing *s, uint32_t at, struct graph_op *op) {
     } else if (op->n_weights > 1 && !graph_op_gated(op)) {
         divide_products(s, op);
     } else {
-        const struct rows r = rows_of(s, op, 0);
+        struct rows r = rows_of(s, op, 0);
         divide_product(s, op, &r, is_of_shared_expert(s, at));
     }
 }
@@ -553,12 +604,27 @@ uint32_t share_width(const struct graph *g, const struct graph_op *op, uint32_t 
     return op->exchanged.owned ? g->values[op->in].width : end - first;
 }
 
+struct share_rows share_rows(uint32_t form, uint64_t rows, uint32_t width) {
+    if (form == 0)
+        return (struct share_rows){.bytes = rows * width * sizeof(float)};
+    const uint32_t scaled = scaled_together(form), summed = form == GRAPH_I8_256 ? 16 : 32;
+    struct share_rows r = {.scales = arith_round_up(rows * width, CARVE_ALIGN)};
+    CHECK(width % scaled == 0);
+    r.sums = arith_round_up(r.scales + rows * (width / scaled) * sizeof(float), CARVE_ALIGN);
+    r.bytes = arith_round_up(r.sums + rows * (width / summed) * sizeof(int16_t), CARVE_ALIGN);
+    return r;
+}
+
 /* Bytes of a token's rows in one exchange, the device's own or the others'. */
 static uint64_t row_bytes(const struct graph *g, const struct graph_op *op, bool own) {
+    const uint32_t form = op->exchanged.int8, scaled = scaled_together(form);
     uint64_t width = 0;
     for (uint32_t i = 0; i < op->exchanged.count; i++)
         width += own == (i == g->want.share.index) ? share_width(g, op, i) : 0;
-    return width * ARITH_MAX(op->exchanged.used, 1u) * sizeof(float);
+    const uint64_t bytes = form == 0 ? width * sizeof(float)
+                                     : width + width / scaled * sizeof(float) +
+                                           width / (form == GRAPH_I8_256 ? 16 : 32) * sizeof(int16_t);
+    return bytes * ARITH_MAX(op->exchanged.used, 1u);
 }
 
 static uint64_t exchanged_bytes(const struct graph *g, bool own) {
@@ -601,7 +667,7 @@ uint64_t share_landing(const struct graph *g, const struct graph_op *op, uint32_
     CHECK(op->kind == GRAPH_EXCHANGED && receiver < x->count && source <= x->count);
     for (uint32_t i = 0; i < source; i++)
         if (i != receiver)
-            at += arith_round_up((uint64_t)g->values[op->in].rows * share_width(g, op, i) * sizeof(float),
+            at += arith_round_up(share_rows(x->int8, g->values[op->in].rows, share_width(g, op, i)).bytes,
                                  CARVE_ALIGN);
     return at;
 }
@@ -618,8 +684,10 @@ uint64_t share_given(const struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++) {
         if (!is_exchange(&g->ops[i]))
             continue;
-        const uint64_t width = share_width(g, &g->ops[i], g->want.share.index);
-        most = ARITH_MAX(most, width * g->values[g->ops[i].in].rows * sizeof(float));
+        const uint32_t width = share_width(g, &g->ops[i], g->want.share.index);
+        const struct share_rows given =
+            share_rows(g->ops[i].exchanged.int8, g->values[g->ops[i].in].rows, width);
+        most = ARITH_MAX(most, given.bytes);
     }
     return most;
 }

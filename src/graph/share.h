@@ -26,10 +26,18 @@ stator_status share_divide(struct graph *g, const struct shape *shape, stator_er
 /* Columns [*first, *end) of an exchanged row are those of device `index`. */
 void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *first, uint32_t *end);
 
-/* Floats of a row that device `index` gives in the exchange. */
+/* Values of a row that device `index` gives in the exchange. */
 uint32_t share_width(const struct graph *g, const struct graph_op *op, uint32_t index);
 
-/* Floats of a row that is exchanged, in all. */
+/* How rows of an exchange lie where they are given and where they land: floats, or the quants of all rows,
+ * then all scales, then all sums. Byte offsets, and bytes of all. */
+struct share_rows {
+    uint64_t quants, scales, sums, bytes;
+};
+/* form: graph_exchanged.int8. */
+struct share_rows share_rows(uint32_t form, uint64_t rows, uint32_t width);
+
+/* Values of a row that is exchanged, in all. */
 uint32_t share_row(const struct graph *g, const struct graph_op *op);
 
 /* The exchange of logits; NULL: only the last device has the output matrix. */

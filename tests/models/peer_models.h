@@ -8,6 +8,7 @@
 #include "tiny_vocab.h"
 
 #include "formats/block.h"
+#include "formats/encode.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -676,6 +677,16 @@ static inline void peer_nvfp4(struct peer_writer *p, const char *name, uint64_t 
     peer_scales(p, name, n, gain / (3 * sqrtf((float)cols)));
 }
 
+/* Models for types of blocks of 256 values: every matrix has whole blocks, and two devices have whole ones of
+ * heads and of the inside of the feed-forward. */
+#define PEER_WIDE 2
+static inline struct peer_model peer_wide(size_t i) {
+    static const struct peer_model models[PEER_WIDE] = {
+        {"wide", "llama", 2, 256, 1024, 8, 4, 64, 130, .flags = 0},
+        {"wide-experts", "llama", 2, 256, 512, 8, 4, 64, 130, .experts = 5, .used = 2, .expert_ff = 1024}};
+    return models[i];
+}
+
 /* Their standard deviation is about gain / sqrt(columns). */
 static inline void peer_matrices(struct peer_writer *p, const char *name, uint64_t cols, uint64_t rows,
                                  uint64_t n, float gain) {
@@ -686,8 +697,9 @@ static inline void peer_matrices(struct peer_writer *p, const char *name, uint64
     }
     const int power = (int)lrintf(log2f(gain / (73 * sqrtf((float)cols))));
     uint8_t *bytes = malloc((size_t)(cols / info->values * info->bytes * rows * n));
-    if (bytes == NULL)
-        return;
+    float *row = malloc((size_t)cols * sizeof *row);
+    if (bytes == NULL || row == NULL)
+        abort();
     const uint16_t scale = block_to_f16(ldexpf(1, power));
     for (uint64_t i = 0; i < cols * rows * n; i++) {
         const int8_t q = (int8_t)((int)(peer_random(p) % 255) - 127);
@@ -697,13 +709,18 @@ static inline void peer_matrices(struct peer_writer *p, const char *name, uint64
             memcpy(bytes + 4 * i, &x, 4);
         else if (p->type == BLOCK_F16)
             memcpy(bytes + 2 * i, &half, 2);
-        else {
+        else if (p->type != BLOCK_Q8_0) {
+            row[i % cols] = x;
+            if (i % cols + 1 == cols)
+                encode_row(p->type, row, NULL, bytes + i / cols * (cols / info->values) * info->bytes, cols);
+        } else {
             memcpy(bytes + i / 32 * 34, &scale, 2);
             memcpy(bytes + i / 32 * 34 + 2 + i % 32, &q, 1);
         }
     }
     peer_put(p, name, p->type, n > 1 ? 3 : 2, (uint64_t[]){cols, rows, n}, bytes);
     free(bytes);
+    free(row);
     /* An output matrix may have one if it is NVFP4. */
     if (peer_may_scale(p, name) && strcmp(name, "output.weight") != 0 && peer_random(p) % 4 != 0)
         peer_scales(p, name, n, 1);

@@ -37,6 +37,41 @@ static void exchanged_row(const struct member *m, const struct graph_op *op, uin
     }
 }
 
+/* Columns of a row of `out` from `first` on, as the device `peer` has made them in its int8 value `in`. */
+static void take_int8(const struct member *peer, uint32_t in, const struct graph_value *out,
+                      const struct kernels_act *to, uint32_t t, uint32_t first) {
+    const struct graph_value *v = &peer->g->values[in];
+    const struct kernels_act from = value_act(peer, in);
+    const size_t here = (size_t)t * v->width, there = (size_t)t * out->width + first;
+    const bool k = (out->forms & GRAPH_I8_256) != 0;
+    const enum act_tile tile = k ? ACT_TILE_256 : ACT_TILE_32;
+    int8_t q[QUANTISED_TOGETHER];
+    CHECK((out->forms & v->forms) == (k ? GRAPH_I8_256 : GRAPH_I8_32));
+    for (uint32_t c = 0; c < v->width; c += QUANTISED_TOGETHER) {
+        const uint32_t n = ARITH_MIN(v->width - c, (uint32_t)QUANTISED_TOGETHER);
+        act_tiles_get(q, k ? from.q256 : from.q32, from.tile_rows, tile, v->width, t, c, n);
+        act_tiles_put(k ? to->q256 : to->q32, q, to->tile_rows, tile, out->width, t, first + c, n);
+    }
+    if (k) {
+        memcpy(to->d256 + there / 256, from.d256 + here / 256, v->width / 256 * sizeof *to->d256);
+        memcpy(to->s256 + there / 16, from.s256 + here / 16, v->width / 16 * sizeof *to->s256);
+    } else {
+        memcpy(to->d32 + there / 32, from.d32 + here / 32, v->width / 32 * sizeof *to->d32);
+        memcpy(to->s32 + there / 32, from.s32 + here / 32, v->width / 32 * sizeof *to->s32);
+    }
+}
+
+/* A row that comes in the int8 form of out. */
+static void exchanged_int8(const struct member *m, const struct graph_op *op, uint32_t t,
+                           const struct graph_value *out, const struct kernels_act *a) {
+    for (uint32_t i = 0; i < op->exchanged.count; i++) {
+        uint32_t first = 0, end = 0;
+        share_columns(&op->exchanged, i, &first, &end);
+        CHECK(m->peers[i].g->values[m->peer_ops[i]->in].width == end - first);
+        take_int8(&m->peers[i], m->peer_ops[i]->in, out, a, t, first);
+    }
+}
+
 void cpu_exchange_run(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
@@ -51,6 +86,10 @@ void cpu_exchange_run(const struct member *m, const struct graph_op *op) {
     const uint32_t *rows = x->used > 0 ? cpu_experts_rows(m, x->routes, x->used) : NULL;
     for (uint32_t i = share_begin(m, n); i < share_end(m, n); i++) {
         const uint32_t t = rows != NULL ? rows[i] : i;
+        if (x->int8 != 0) {
+            exchanged_int8(m, op, t, out, &a);
+            continue;
+        }
         float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width + x->column : NULL;
         float *row = y != NULL && !adds ? y : temporary;
         exchanged_row(m, op, t, row);

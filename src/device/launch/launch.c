@@ -59,7 +59,7 @@ struct launch_at launch_nowhere(void) {
     return (struct launch_at){DEVICE_EXCHANGE, 0, 0};
 }
 
-static struct launch_at at_value(const struct launch_list *b, uint32_t value, uint64_t form) {
+struct launch_at launch_value(const struct launch_list *b, uint32_t value, uint64_t form) {
     const struct graph_value *v = &b->g->values[value];
     CHECK(v->halves == 1); /* boundaries make no launch, and a GPU's results have no second half */
     return (struct launch_at){v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0,
@@ -68,7 +68,7 @@ static struct launch_at at_value(const struct launch_list *b, uint32_t value, ui
 
 struct launch_at launch_floats(const struct launch_list *b, uint32_t value) {
     CHECK(b->g->values[value].f32 != UINT64_MAX);
-    return at_value(b, value, b->g->values[value].f32);
+    return launch_value(b, value, b->g->values[value].f32);
 }
 
 static struct launch_offsets offsets_of(const struct graph_value *v) {
@@ -81,13 +81,30 @@ static struct launch_offsets offsets_of(const struct graph_value *v) {
     return o;
 }
 
+/* Its int8 form in one piece, for the list's rows. */
+static struct graph_value packed_value(const struct launch_list *b, const struct graph_value *v) {
+    struct graph_value p = *v;
+    const uint32_t form = v->forms & ~(uint32_t)GRAPH_F32;
+    const struct share_rows r = share_rows(form, launch_packed_rows(b->g, v, b->rows), v->width);
+    if (form == GRAPH_I8_256) {
+        p.d256 = p.q256 + r.scales;
+        p.s256 = p.q256 + r.sums;
+    } else {
+        p.d32 = p.q32 + r.scales;
+        p.s32 = p.q32 + r.sums;
+    }
+    return p;
+}
+
 struct launch_forms launch_forms_of(const struct launch_list *b, uint32_t value, uint32_t has) {
-    const struct graph_value *v = &b->g->values[value];
-    return (struct launch_forms){at_value(b, value, 0), has, v->width, offsets_of(v)};
+    struct graph_value v = b->g->values[value];
+    if (v.packed > 0)
+        v = packed_value(b, &v);
+    return (struct launch_forms){launch_value(b, value, 0), has, v.width, offsets_of(&v)};
 }
 
 struct launch_source launch_source_of(const struct launch_list *b, const struct graph_op *o) {
-    return (struct launch_source){at_value(b, o->in, 0), offsets_of(&b->g->values[o->in]),
+    return (struct launch_source){launch_value(b, o->in, 0), offsets_of(&b->g->values[o->in]),
                                   b->g->weights[o->weight[0]].layout.cols};
 }
 
@@ -312,121 +329,6 @@ static stator_status add_forms(struct launch_list *b, uint32_t op) {
                          .tile = OPENCL_NORM_CHUNK * sizeof(float),
                          .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
                      });
-    return STATOR_OK;
-}
-
-/* Where each device's rows of an exchange are, and its columns. */
-struct sources {
-    struct launch_at from[GRAPH_MAX_SHARES];
-    uint32_t ends[GRAPH_MAX_SHARES];
-};
-
-static void find_sources(const struct launch_list *b, const struct graph_op *o, struct sources *s) {
-    const struct graph_exchanged *x = &o->exchanged;
-    CHECK(x->count <= GRAPH_MAX_SHARES && GRAPH_MAX_SHARES == 8);
-    for (uint32_t i = 0; i < GRAPH_MAX_SHARES; i++) {
-        s->ends[i] = x->ends[ARITH_MIN(i, x->count - 1)];
-        s->from[i] = i >= x->count                 ? launch_nowhere()
-                     : i == b->g->want.share.index ? launch_floats(b, o->in)
-                                                   : (struct launch_at){LAUNCH_OF_PEER, i, 0};
-    }
-}
-
-/* With the norm behind it. */
-static stator_status add_exchange_norm(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op], *norm = o + 1;
-    const struct graph_value *out = &b->g->values[norm->out];
-    const uint32_t part = launch_norm_part(b, b->rows, out->width);
-    CHECK(norm->kind == GRAPH_NORM && norm->in == o->out && norm->out == o->exchanged.normed);
-    struct sources s;
-    find_sources(b, o, &s);
-    struct launch *l = launch_add(b, LAUNCH_EXCHANGE_NORM, op, OPENCL_GROUP,
-                                  b->rows * (uint64_t)arith_ceil_div(out->width, part));
-    launch_put_exchange_norm(b, l,
-                             &(struct launch_exchange_norm_arguments){
-                                 .from0 = s.from[0],
-                                 .from1 = s.from[1],
-                                 .from2 = s.from[2],
-                                 .from3 = s.from[3],
-                                 .from4 = s.from[4],
-                                 .from5 = s.from[5],
-                                 .from6 = s.from[6],
-                                 .from7 = s.from[7],
-                                 .end0 = s.ends[0],
-                                 .end1 = s.ends[1],
-                                 .end2 = s.ends[2],
-                                 .end3 = s.ends[3],
-                                 .end4 = s.ends[4],
-                                 .end5 = s.ends[5],
-                                 .end6 = s.ends[6],
-                                 .end7 = s.ends[7],
-                                 .x = launch_floats(b, o->exchanged.stream),
-                                 .y = launch_floats(b, o->out),
-                                 .weight = launch_plain_weight(b, norm->weight[0]),
-                                 .out = launch_forms_of(b, norm->out, out->forms),
-                                 .part = part,
-                                 .inv_n = norm->norm.inv_width,
-                                 .eps = norm->norm.eps,
-                                 .tile = OPENCL_NORM_CHUNK * sizeof(float),
-                                 .lane = 128 * sizeof(float),
-                                 .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
-                             });
-    return STATOR_OK;
-}
-
-/* Nothing to do for the device that alone has the rows, and where they belong. */
-static stator_status add_exchange(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op];
-    const struct graph_exchanged *x = &o->exchanged;
-    const struct graph_value *out = &b->g->values[o->out];
-    if (x->norms)
-        return add_exchange_norm(b, op);
-    const uint32_t width = share_row(b->g, o), me = b->g->want.share.index;
-    const uint64_t rows = (uint64_t)b->rows * ARITH_MAX(x->used, 1u);
-    const bool adds = o->epilogue == GRAPH_RESIDUAL;
-    uint32_t first = 0, end = 0;
-    share_columns(x, me, &first, &end);
-    if ((o->in == o->out && !x->owned && end - first == width) || (x->wanted && me + 1 < x->count))
-        return STATOR_OK;
-    CHECK(width > 0);
-    const bool whole = width == out->width;
-    CHECK(whole || out->forms & GRAPH_F32);
-    CHECK(out->forms == GRAPH_F32 || (!adds && x->column == 0));
-    struct sources s;
-    find_sources(b, o, &s);
-    const uint32_t part = launch_norm_part(b, rows, width);
-    struct launch *l = launch_add(b, LAUNCH_EXCHANGE, op, OPENCL_GROUP, rows * arith_ceil_div(width, part));
-    launch_put_exchange(b, l,
-                        &(struct launch_exchange_arguments){
-                            .from0 = s.from[0],
-                            .from1 = s.from[1],
-                            .from2 = s.from[2],
-                            .from3 = s.from[3],
-                            .from4 = s.from[4],
-                            .from5 = s.from[5],
-                            .from6 = s.from[6],
-                            .from7 = s.from[7],
-                            .end0 = s.ends[0],
-                            .end1 = s.ends[1],
-                            .end2 = s.ends[2],
-                            .end3 = s.ends[3],
-                            .end4 = s.ends[4],
-                            .end5 = s.ends[5],
-                            .end6 = s.ends[6],
-                            .end7 = s.ends[7],
-                            .column = x->column,
-                            .adds = adds,
-                            .routes = x->used > 0 ? launch_floats(b, x->routes) : launch_nowhere(),
-                            .used = x->used,
-                            .slots = (uint64_t)b->g->want.batch * x->used,
-                            .wanted = x->wanted,
-                            .owned = x->owned ? width : 0,
-                            .pictures = x->pictures,
-                            .out = launch_forms_of(b, o->out, whole ? out->forms : GRAPH_F32),
-                            .part = part,
-                            .tile = OPENCL_NORM_CHUNK * sizeof(float),
-                            .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
-                        });
     return STATOR_OK;
 }
 
@@ -820,7 +722,7 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_PAIR] = launch_pair,
     [GRAPH_KEEP] = launch_keep,
     [GRAPH_FORMS] = add_forms,
-    [GRAPH_EXCHANGED] = add_exchange,
+    [GRAPH_EXCHANGED] = launch_exchange,
     [GRAPH_SOFTCAP] = add_softcap,
     [GRAPH_GATED_CONV] = launch_gated_conv,
     [GRAPH_NGRAM_GATE] = launch_ngram_gate,

@@ -96,6 +96,9 @@ enum launch_part {
  * copied (0: none). bounds[n - 1] == most. A step of t takes the first bucket with t <= bound. */
 #define LAUNCH_BUCKETS 7
 uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_BUCKETS]);
+/* Rows that the packed form of the value has in a list of so many tokens: the same on every device of a
+ * group, some of which may copy experts in steps where others do not. */
+uint32_t launch_packed_rows(const struct graph *g, const struct graph_value *v, uint32_t rows);
 /* Whether a list copies spilled experts to the window, which is the bodies'. */
 bool launch_streams(const struct device_model *m, enum launch_part part, uint32_t rows);
 /* Launches of a list that have copies, at most. */

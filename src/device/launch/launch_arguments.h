@@ -82,6 +82,7 @@ struct launch_states {
     F(streams_add, STREAMS_ADD)                                                                              \
     F(exchange_norm, EXCHANGE_NORM)                                                                          \
     F(exchange, EXCHANGE)                                                                                    \
+    F(exchange_int8, EXCHANGE_INT8)                                                                          \
     F(wide, WIDE)                                                                                            \
     F(index, INDEX)                                                                                          \
     F(scores, SCORES)                                                                                        \

@@ -77,6 +77,7 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_FORMS] = {"forms", MODULE(norm)},
     [LAUNCH_EXCHANGE] = {"exchange", MODULE(norm)},
     [LAUNCH_EXCHANGE_NORM] = {"exchange_norm", MODULE(norm)},
+    [LAUNCH_EXCHANGE_INT8] = {"exchange_int8", MODULE(norm)},
     [LAUNCH_MAP] = {"tower_map", MODULE(tower)},
     [LAUNCH_LAYER_NORM] = {"layer_norm", MODULE(tower)},
     [LAUNCH_BLEND] = {"tower_blend", MODULE(tower)},

@@ -39,7 +39,8 @@ enum {
     LAUNCH_FORMS,
     LAUNCH_EXCHANGE, /* rows of the columns of a tensor split's devices */
     LAUNCH_EXCHANGE_NORM,
-    LAUNCH_MAP, /* launch_tower.c */
+    LAUNCH_EXCHANGE_INT8, /* the same in the int8 form of out */
+    LAUNCH_MAP,           /* launch_tower.c */
     LAUNCH_LAYER_NORM,
     LAUNCH_BLEND,
     LAUNCH_PROJECT,
@@ -113,6 +114,8 @@ struct launch_at launch_floats(const struct launch_list *b, uint32_t value);
 /* Of cl_heads.h. */
 uint64_t launch_rotation(const struct launch_list *b, const struct graph_rope *r, uint32_t angles);
 struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weight); /* GRAPH_NONE: nowhere */
+/* Byte `form` of the value. */
+struct launch_at launch_value(const struct launch_list *b, uint32_t value, uint64_t form);
 struct launch_forms launch_forms_of(const struct launch_list *b, uint32_t value, uint32_t has);
 struct launch_source launch_source_of(const struct launch_list *b, const struct graph_op *o);
 /* Where the op's layer lies in its cache. */
@@ -153,6 +156,9 @@ void launch_gelu_one(struct launch_list *b, uint32_t op);
 /* Values of a row that a group of the norm kernels writes: few enough that there are groups for the whole
  * device, but each has to make the row's sum. */
 uint32_t launch_norm_part(const struct launch_list *b, uint64_t rows, uint32_t width);
+
+/* launch_exchange.c */
+stator_status launch_exchange(struct launch_list *b, uint32_t op);
 
 /* launch_nextn.c */
 stator_status launch_pair(struct launch_list *b, uint32_t op);

@@ -131,11 +131,16 @@ static stator_status give(struct lz_device *d, struct lz_list *list, uint32_t ha
     const struct device_group *group = d->setup.group;
     const uint32_t me = g->want.share.index;
     const struct graph_value *own = &g->values[op->in];
-    const uint32_t width = share_width(g, op, me);
-    const uint64_t bytes = (uint64_t)rows * ARITH_MAX(op->exchanged.used, 1u) * width * sizeof(float);
-    CHECK(bytes <= (uint64_t)own->rows * width * sizeof(float));
-    CHECK(own->arena == GRAPH_SCRATCH && own->f32 != UINT64_MAX && (width == 0 || own->width == width));
-    const uint8_t *from = d->slices[DEVICE_SCRATCH][0].memory + own->offset + own->f32;
+    const uint32_t width = share_width(g, op, me), form = op->exchanged.int8;
+    const uint32_t all =
+        form != 0 ? launch_packed_rows(g, own, rows) : rows * ARITH_MAX(op->exchanged.used, 1u);
+    const uint64_t bytes = share_rows(form, all, width).bytes;
+    CHECK(all <= own->rows && own->arena == GRAPH_SCRATCH && (width == 0 || own->width == width));
+    CHECK(form != 0 ? own->forms & form && own->packed > 0 : own->f32 != UINT64_MAX);
+    const uint8_t *from = d->slices[DEVICE_SCRATCH][0].memory + own->offset +
+                          (form == 0              ? own->f32
+                           : form == GRAPH_I8_256 ? own->q256
+                                                  : own->q32);
     stator_status st = STATOR_OK;
     bool staged = false;
     for (uint32_t i = 0; i < group->count && bytes > 0 && st == STATOR_OK; i++) {

@@ -170,17 +170,19 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FO
     from = c_ >= begin_k ? from##k : from;                                                                   \
     first = c_ >= begin_k ? begin_k : first;                                                                 \
     last = c_ >= begin_k ? end##k : last;
+#define SOURCE(type, column)                                                                                 \
+    uint c_ = column, first = 0, last = end0;                                                                \
+    global const type *from = from0;                                                                         \
+    LATER(1, end0)                                                                                           \
+    LATER(2, end1)                                                                                           \
+    LATER(3, end2)                                                                                           \
+    LATER(4, end3)                                                                                           \
+    LATER(5, end4)                                                                                           \
+    LATER(6, end5)                                                                                           \
+    LATER(7, end6)
 #define JOINED(value, column)                                                                                \
     {                                                                                                        \
-        uint c_ = column, first = 0, last = end0;                                                            \
-        global const float *from = from0;                                                                    \
-        LATER(1, end0)                                                                                       \
-        LATER(2, end1)                                                                                       \
-        LATER(3, end2)                                                                                       \
-        LATER(4, end3)                                                                                       \
-        LATER(5, end4)                                                                                       \
-        LATER(6, end5)                                                                                       \
-        LATER(7, end6)                                                                                       \
+        SOURCE(float, column)                                                                                \
         value = from[row * (last - first) + (c_ - first)];                                                   \
     }
 
@@ -270,6 +272,39 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange(CL_ARGUMENTS
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             cl_quantise_forms(&o, row, at, tile, here, false, work);
+        }
+    }
+}
+
+/* The same of rows that come in the one int8 form of out, those of a source as OPENCL_SCALES says; whole rows of
+ * out, and no groups with one scale are cut. rows: that a source has room for. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void exchange_int8(CL_ARGUMENTS(EXCHANGE_INT8)) {
+    struct cl_forms o = CL_FORMS(out);
+    bool k = o.has & OPENCL_I8_256;
+    uint width = o.width, parts = cl_ceil_div(width, part), me = get_local_id(0), items = get_local_size(0);
+    uint n = CL_STEP(step)->n_tokens * max(used, 1u), scaled = k ? 256 : 32, summed = k ? 16 : 32;
+    global uchar *quants = o.base + (k ? o.q256 : o.q32);
+    global float *scales = (global float *)(o.base + (k ? o.d256 : o.d32));
+    global short *sums = (global short *)(o.base + (k ? o.s256 : o.s32));
+    for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
+        uint begin = item % parts * part, end = min(begin + part, width), row = item / parts;
+        row = used > 0 ? routes[EXPERTS_PLACE(slots) + row] : row;
+        for (uint i = begin + 16 * me; i < end; i += 16 * items) {
+            SOURCE(uchar, i)
+            *(global uint4 *)(quants + row * width + i) =
+                *(global const uint4 *)(from + row * (last - first) + (i - first));
+        }
+        for (uint i = begin + scaled * me; i < end; i += scaled * items) {
+            SOURCE(uchar, i)
+            uint here = last - first, at = (row * here + i - first) / scaled;
+            scales[(row * width + i) / scaled] =
+                ((global const float *)(from + OPENCL_SCALES(rows, here)))[at];
+        }
+        for (uint i = begin + summed * me; i < end; i += summed * items) {
+            SOURCE(uchar, i)
+            uint here = last - first, at = (row * here + i - first) / summed;
+            sums[(row * width + i) / summed] =
+                ((global const short *)(from + OPENCL_SUMS(rows, here, scaled)))[at];
         }
     }
 }

@@ -133,6 +133,28 @@
     X(U32, wanted)                                                                                           \
     X(U32, owned) X(U32, pictures) X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_EXCHANGE_INT8(X)                                                                    \
+    X(BUFFER, const uchar, from0)                                                                            \
+    X(BUFFER, const uchar, from1)                                                                            \
+    X(BUFFER, const uchar, from2)                                                                            \
+    X(BUFFER, const uchar, from3)                                                                            \
+    X(BUFFER, const uchar, from4)                                                                            \
+    X(BUFFER, const uchar, from5)                                                                            \
+    X(BUFFER, const uchar, from6)                                                                            \
+    X(BUFFER, const uchar, from7)                                                                            \
+    X(U32, end0)                                                                                             \
+    X(U32, end1)                                                                                             \
+    X(U32, end2)                                                                                             \
+    X(U32, end3)                                                                                             \
+    X(U32, end4)                                                                                             \
+    X(U32, end5)                                                                                             \
+    X(U32, end6)                                                                                             \
+    X(U32, end7)                                                                                             \
+    X(U32, rows)                                                                                             \
+    X(BUFFER, const uint, routes)                                                                            \
+    X(U32, used)                                                                                             \
+    X(U32, slots) X(FORMS, out) X(U32, part)
+
 #define KERNEL_ARGUMENTS_EXCHANGE_NORM(X)                                                                    \
     X(BUFFER, const float, from0)                                                                            \
     X(BUFFER, const float, from1)                                                                            \

@@ -10,6 +10,13 @@
 #define OPENCL_NORM_CHUNK 2048
 /* Words of local memory that making n values int8 takes. */
 #define OPENCL_QUANTISE_WORDS(n) (3 * (n) / 8)
+/* Rows of an exchange as int8: the quants of all rows, then the scales, then the sums, each at a multiple of
+ * so many bytes (graph/share.h). */
+#define OPENCL_PACKED_ALIGN        64
+#define OPENCL_PACKED(bytes)       (((bytes) + OPENCL_PACKED_ALIGN - 1) / OPENCL_PACKED_ALIGN * OPENCL_PACKED_ALIGN)
+#define OPENCL_SCALES(rows, width) OPENCL_PACKED((rows) * (width))
+#define OPENCL_SUMS(rows, width, scaled)                                                                     \
+    OPENCL_PACKED(OPENCL_SCALES(rows, width) + (rows) * ((width) / (scaled)) * 4)
 /* Bytes of a block that a group sets at a time. */
 #define OPENCL_FILL_PART 65536
 /* Channels that a group of a gated convolution has: whole groups of int8. */

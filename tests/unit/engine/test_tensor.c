@@ -4,6 +4,9 @@
 #include "engine_harness.h"
 #include "peer_models.h"
 
+#include "engine/engine.h"
+#include "graph/share.h"
+
 #define N_IDS 77
 
 static const char *const uses[] = {"devices.use=cpu:0", "devices.use=cpu:0,cpu:1",
@@ -272,6 +275,71 @@ static void kinds(void **state) {
     }
 }
 
+/* Bytes that the first device gets for a token; *attention, *inner: the forms in which a layer's heads and
+ * the inside of its feed-forward go. */
+static uint64_t received(const stator *s, uint32_t *attention, uint32_t *inner) {
+    const struct graph *g = &s->planning.devices[0].graph;
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_EXCHANGED && strstr(g->values[g->ops[i].out].name, "attn") != NULL)
+            *attention = g->ops[i].exchanged.int8;
+        else if (g->ops[i].kind == GRAPH_EXCHANGED && strstr(g->values[g->ops[i].out].name, "_h") != NULL)
+            *inner = g->ops[i].exchanged.int8;
+    return share_received(g);
+}
+
+/* What the next product reads goes as int8, unless shares cut values with one scale: 256 values of 292 bytes,
+ * or 32 of 38, instead of 4 bytes each. Of a layer's 512 heads' values and 1,024 values inside the
+ * feed-forward the other device has half; beside them go 2 x 128 floats of its residual stream, and once 256
+ * of the embedding. */
+static void int8(void **state) {
+    (void)state;
+    static const struct {
+        const char *split;
+        uint32_t type, attention, inner;
+        uint64_t bytes;
+    } cases[] = {
+        {"devices.split=tensor", BLOCK_Q4_K, GRAPH_I8_256, GRAPH_I8_256, 1024 + 2 * (1024 + 3 * 292)},
+        {"devices.split=tensor", BLOCK_Q5_1, GRAPH_I8_32, GRAPH_I8_32, 1024 + 2 * (1024 + 24 * 38)},
+        {"devices.split=tensor", BLOCK_F16, 0, 0, 1024 + 2 * (1024 + 768 * 4)},
+        {"devices.split=tensor:1,3", BLOCK_Q6_K, 0, GRAPH_I8_256,
+         1024 + 2 * (2 * 192 * 4 + 384 * 4 + 3 * 292)},
+        {"devices.split=tensor:3,5", BLOCK_Q4_K, GRAPH_I8_256, 0, 0},
+        {"devices.split=tensor:3,5", BLOCK_Q8_0, GRAPH_I8_32, GRAPH_I8_32, 0}};
+    int32_t ids[N_IDS];
+    for (size_t i = 0; i < N_IDS; i++)
+        ids[i] = (int32_t)(i * 37 % 130);
+    for (size_t i = 0; i < PEER_WIDE * sizeof cases / sizeof cases[0]; i++) {
+        const size_t c = i / PEER_WIDE;
+        const struct peer_model m = peer_wide(i % PEER_WIDE);
+        char path[GGUF_WRITER_PATH];
+        struct gguf_writer w = gguf_writer_new();
+        peer_model_write(&w, &m, cases[c].type);
+        gguf_writer_finish(&w);
+        assert_non_null(gguf_writer_memory_path(&w, path));
+        const char *plain[] = {"cpu.threads=2", "memory.context=96", NULL};
+        stator *s = harness_start(path, plain);
+        float *expected = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        for (size_t b = 0; b < 2; b++) {
+            const char *sets[] = {
+                uses[1],         cases[c].split,      b == 0 ? "memory.batch=1" : "memory.batch=64",
+                "cpu.threads=2", "memory.context=96", NULL};
+            compare(path, sets, ids, expected);
+        }
+        const char *sets[] = {uses[1], cases[c].split, "memory.context=96", NULL};
+        s = harness_start(path, sets);
+        uint32_t attention = 99, inner = 99;
+        const uint64_t bytes = received(s, &attention, &inner);
+        stator_close(s);
+        assert_int_equal(attention, cases[c].attention);
+        assert_int_equal(inner, cases[c].inner);
+        if (cases[c].bytes > 0 && i % PEER_WIDE == 0)
+            assert_int_equal(bytes, cases[c].bytes);
+        gguf_writer_free(&w);
+        free(expected);
+    }
+}
+
 /* Texts of several requests, sampled ones too, that begin alike and come twice: with caches of every kind,
  * shared beginnings, checkpoints and n-gram speculation. */
 static void texts_of(const char *model) {
@@ -360,9 +428,9 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(architectures),
-                                       cmocka_unit_test(many),   cmocka_unit_test(groups),
-                                       cmocka_unit_test(uneven), cmocka_unit_test(kinds),
-                                       cmocka_unit_test(texts),  cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits), cmocka_unit_test(architectures), cmocka_unit_test(many),
+        cmocka_unit_test(groups), cmocka_unit_test(uneven),        cmocka_unit_test(kinds),
+        cmocka_unit_test(int8),   cmocka_unit_test(texts),         cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

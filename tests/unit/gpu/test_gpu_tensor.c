@@ -125,6 +125,34 @@ static void architectures(void **state) {
     }
 }
 
+/* What goes as int8, in groups of 256 and of 32 values with one scale: between equal shares, and uneven ones
+ * that do not cut a group, or do (floats go then). */
+static void kinds_of(void) {
+    static const uint32_t types[] = {BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q5_1};
+    static const char *const runs[][2] = {{TWO, "devices.split=tensor"},
+                                          {TWO, "devices.split=tensor:3,1"},
+                                          {TWO, "devices.split=tensor:5,3"},
+                                          {FOUR, "devices.split=tensor"}};
+    for (size_t i = 0; i < PEER_WIDE * 3; i++) {
+        char path[GGUF_WRITER_PATH];
+        struct gguf_writer w = gguf_writer_new();
+        const struct peer_model m = peer_wide(i / 3);
+        peer_model_write(&w, &m, types[i % 3]);
+        gguf_writer_finish(&w);
+        CHECK(gguf_writer_memory_path(&w, path) != NULL);
+        for (size_t k = 0; k < 4; k++)
+            compare(path, runs[k][0], runs[k][1], k % 2 == 0 ? "memory.batch=24" : "memory.batch=5", 40);
+        gguf_writer_free(&w);
+    }
+}
+
+static void kinds(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    zesim_run("devices=4,order=shuffle,seed=9," SMALL, kinds_of);
+    zesim_run("devices=4,peer=none," SMALL, kinds_of);
+}
+
 /* Chunks of 1 to 512 tokens; two, three and four GPUs, with even and uneven shares. */
 static void chunks_of(void) {
     compare(DEMO, TWO, "devices.split=tensor", "memory.batch=1", 9);
@@ -388,10 +416,11 @@ static void faults(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(architectures), cmocka_unit_test(chunks),    cmocka_unit_test(groups),
-        cmocka_unit_test(routes),        cmocka_unit_test(automatic), cmocka_unit_test(refused),
-        cmocka_unit_test(conversations), cmocka_unit_test(spilled),   cmocka_unit_test(faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(architectures), cmocka_unit_test(kinds),
+                                       cmocka_unit_test(chunks),        cmocka_unit_test(groups),
+                                       cmocka_unit_test(routes),        cmocka_unit_test(automatic),
+                                       cmocka_unit_test(refused),       cmocka_unit_test(conversations),
+                                       cmocka_unit_test(spilled),       cmocka_unit_test(faults)};
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
