@@ -14,7 +14,8 @@ enum {
     SETS_INTEGER,
     SET_LAST_INTEGER = SETS_INTEGER - 1,
     OPENCL_SETS_OTHER(SET, ) SETS_ALL,
-    SETS_FLOAT = SET_any - SETS_INTEGER
+    SETS_FLOAT = SET_any - SETS_INTEGER,
+    SETS_WIDE = SETS_FEW + SETS_FLOAT
 #undef SET
 };
 
@@ -26,8 +27,8 @@ static const uint64_t set_types[] = {
 #undef SET
 };
 
-/* The families of products, in the order of modules.def. FEW, and from PREFILL8 on: of integers; WIDE1: of
- * floats. */
+/* The families of products, in the order of modules.def. FEW, and from PREFILL8 on: of integers; WIDE1:
+ * where registers are wide, not of sets with all (K) types. */
 enum family { DECODE1, WIDE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 };
 /* The kernels of a product's module; a family has them up to HEADS or EXPERTS. */
 enum kernel { PLAIN, HEADS, EXPERTS };
@@ -122,9 +123,10 @@ const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[
 
 static uint32_t kernel_of(enum family family, uint32_t set, enum kernel kernel) {
     CHECK(kernel < families[family].each);
-    const uint32_t first_set = family == WIDE1 ? SETS_INTEGER : 0;
-    CHECK(set >= first_set);
-    return families[family].first + (set - first_set) * families[family].each + kernel;
+    /* The sets of WIDE1 are those of FEW and the floats behind k_all. */
+    CHECK(family != WIDE1 || (set != SET_k_all && set != SET_any));
+    const uint32_t at = family == WIDE1 && set > SET_k_all ? set - 1 : set;
+    return families[family].first + at * families[family].each + kernel;
 }
 
 /* Segments of k that a group of a decode family has in flight at a time. */
@@ -183,7 +185,7 @@ static enum family prefill_family(const struct launch_list *b, uint32_t set) {
 /* For one token. */
 static enum family decode1_family(const struct launch_list *b, uint32_t set) {
     const bool eight = b->traits->sub_group_sizes & 1u << 3;
-    return !eight && set >= SETS_INTEGER && set < SET_any ? WIDE1 : DECODE1;
+    return !eight && set != SET_k_all && set != SET_any ? WIDE1 : DECODE1;
 }
 
 /* How a tile of many tokens (matmul_prefill.cl) or a pass of few (matmul_few.cl) is dealt out. */

@@ -24,32 +24,27 @@ static inline void cl_add32(uint type, struct cl_block *b, uint here, const stru
     }
 }
 
-/* acc[t] of blocks first .. end of a 32-value type. CL_AHEAD blocks are loaded before the first is used, in
- * variables of their own: of an array IGC makes a loop. */
+/* The blocks that are in flight, in variables of their own: of an array IGC makes a loop. */
+#define CL_BLOCKS_2(X) X(0) X(1)
+#define CL_BLOCKS_4(X) CL_BLOCKS_2(X) X(2) X(3)
+#define CL_BLOCKS_8(X) CL_BLOCKS_4(X) X(4) X(5) X(6) X(7)
+#define CL_BLOCKS_OF_(n) CL_BLOCKS_##n
+#define CL_BLOCKS_OF(n)  CL_BLOCKS_OF_(n)
+
+/* acc[t] of blocks first .. end of a 32-value type. */
 static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
                                 uint end, const struct cl_act *a, float *acc) {
     uint block = first;
-#if CL_AHEAD == 4
-    for (; block + 4 <= end; block += 4) {
-        struct cl_block b0, b1, b2, b3;
-        cl_load32(type, p, panel, r, block, &b0);
-        cl_load32(type, p, panel, r, block + 1, &b1);
-        cl_load32(type, p, panel, r, block + 2, &b2);
-        cl_load32(type, p, panel, r, block + 3, &b3);
-        cl_add32(type, &b0, block - first, a, acc);
-        cl_add32(type, &b1, block - first + 1, a, acc);
-        cl_add32(type, &b2, block - first + 2, a, acc);
-        cl_add32(type, &b3, block - first + 3, a, acc);
+    for (; block + CL_AHEAD <= end; block += CL_AHEAD) {
+#define CL_LOAD(n)                                                                                           \
+    struct cl_block b##n;                                                                                    \
+    cl_load32(type, p, panel, r, block + n, &b##n);
+#define CL_ADD(n) cl_add32(type, &b##n, block - first + n, a, acc);
+        CL_BLOCKS_OF(CL_AHEAD)(CL_LOAD)
+        CL_BLOCKS_OF(CL_AHEAD)(CL_ADD)
+#undef CL_LOAD
+#undef CL_ADD
     }
-#else
-    for (; block + 2 <= end; block += 2) {
-        struct cl_block b0, b1;
-        cl_load32(type, p, panel, r, block, &b0);
-        cl_load32(type, p, panel, r, block + 1, &b1);
-        cl_add32(type, &b0, block - first, a, acc);
-        cl_add32(type, &b1, block - first + 1, a, acc);
-    }
-#endif
     for (; block < end; block++) {
         struct cl_block b;
         cl_load32(type, p, panel, r, block, &b);
@@ -99,14 +94,32 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
             i[t] = least[t] = 0;
         float dw = cl_scale256(type, p, panel, super, r);
         float mw = cl_has_m(type) ? cl_half(panel + p->m + (super * 16 + r) * 2) : 0.0f;
+#if CL_K_NEXT
+        struct cl_block b0, b1;
+        cl_load256(type, p, panel, r, super * 8, &b0);
+        cl_load256(type, p, panel, r, super * 8 + 1, &b1);
         for (uint j = 0; j < 8; j += 2) {
-            uint block = super * 8 + j, at = here * 8 + j;
-            struct cl_block b0, b1;
-            cl_load256(type, p, panel, r, block, &b0);
-            cl_load256(type, p, panel, r, block + 1, &b1);
+            uint next = super * 8 + min(j + 2, 6u), at = here * 8 + j;
+            struct cl_block n0, n1;
+            cl_load256(type, p, panel, r, next, &n0);
+            cl_load256(type, p, panel, r, next + 1, &n1);
             cl_add256(type, p->file, &b0, at, a, i, least);
             cl_add256(type, p->file, &b1, at + 1, a, i, least);
+            b0 = n0, b1 = n1;
         }
+#else
+        for (uint j = 0; j < 8; j += CL_K_AHEAD) {
+            uint block = super * 8 + j, at = here * 8 + j;
+#define CL_LOAD(n)                                                                                           \
+    struct cl_block b##n;                                                                                    \
+    cl_load256(type, p, panel, r, block + n, &b##n);
+#define CL_ADD(n) cl_add256(type, p->file, &b##n, at + n, a, i, least);
+            CL_BLOCKS_OF(CL_K_AHEAD)(CL_LOAD)
+            CL_BLOCKS_OF(CL_K_AHEAD)(CL_ADD)
+#undef CL_LOAD
+#undef CL_ADD
+        }
+#endif
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
             float d = a->d[CL_ROW(a, t) * a->d_stride + here];

@@ -15,12 +15,24 @@
 #define CL_TOKENS OPENCL_DECODE_TOKENS
 #endif
 #endif
+/* Blocks of an item that are loaded before the first is used (cl_ahead.h), of 32-value types and of K types. */
 #if CL_TOKENS > 1 || CL_OF_ALL || CL_OF_ALL_K
 #define CL_AHEAD 1
-#elif CL_TYPES == 1ul << CL_Q4_0 || CL_TYPES == 1ul << CL_Q8_0
+#elif defined(CL_WIDE)
+#if CL_TYPES == 1ul << CL_IQ4_NL /* the look-ups of more would not overlap */
 #define CL_AHEAD 4
 #else
-#define CL_AHEAD 2
+#define CL_AHEAD 8
+#endif
+#define CL_K_AHEAD 8
+/* With two scales for each block eight of them would spill: the next two are loaded while two are used. */
+#define CL_K_NEXT (CL_TYPES == 1ul << CL_Q6_K || CL_TYPES == 1ul << CL_Q3_K)
+#elif CL_TYPES == 1ul << CL_Q4_0 || CL_TYPES == 1ul << CL_Q8_0
+#define CL_AHEAD   4
+#define CL_K_AHEAD 2
+#else
+#define CL_AHEAD   2
+#define CL_K_AHEAD 2
 #endif
 #include "kernels/opencl/cl_source.h"
 
