@@ -486,14 +486,15 @@ static void add_attention(struct op_graph *b, bool whole) {
         add_spread_heads(b, cache, qkv);
     else
         add_heads(b, cache, qkv);
+    const uint32_t index_dim = z->dim / 2 < 64 ? 64 : z->dim / 2;
     const struct graph_index x = {.heads = z->taps,
-                                  .dim = 64,
+                                  .dim = index_dim,
                                   .ratio = z->used,
                                   .keep = z->used > 0 ? z->experts / z->used : 0,
-                                  .n_rot = z->dim / 2,
+                                  .n_rot = z->dim / 4,
                                   .neox = true,
                                   .angles = 0,
-                                  .norm = norm_of(64)};
+                                  .norm = norm_of(index_dim)};
     const uint32_t chosen = x.ratio > 0 ? add_index(b, &x) : GRAPH_NONE;
     struct graph_op *op = add_op(b, GRAPH_ATTENTION, qkv, add_output(b, z->heads * z->dim));
     op->attention = (struct graph_attention){.heads = z->heads,
@@ -793,7 +794,14 @@ static const struct op_case cases[] = {
      OP_CASES_KV,
      42,
      {.in = 128, .heads = 6, .kv_heads = 2, .dim = 64, .experts = 32, .used = 4, .taps = 4},
-     {0}},
+     {.in = 512,
+      .heads = 24,
+      .kv_heads = 2,
+      .dim = 256,
+      .experts = 2048,
+      .used = 4,
+      .taps = 4,
+      .before = 32768}},
     {"attention to chosen blocks, several splits, ties",
      build_attention,
      OP_CASES_KV,

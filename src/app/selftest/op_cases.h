@@ -31,6 +31,7 @@ struct op_shape {
                                a block, */
     uint32_t taps;          /* and its heads */
     bool woven;
+    uint32_t before; /* of what is timed: tokens of the text before the step's; their bytes in caches are 0 */
 };
 
 /* Which cases a row is. */

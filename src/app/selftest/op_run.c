@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT     512
+#define CONTEXT     512 /* of comparisons */
 #define SLICE_LIMIT ((uint64_t)1 << 30)
 #define MAX_TIMES   4096
 
@@ -23,6 +23,7 @@ static const uint32_t lengths[] = {1, 4, 7, 33, 70, OP_CASES_BATCH, 60, 4, 1};
 
 struct run {
     struct op_graph *b;
+    uint32_t context;
     struct device_model model;
     struct phase phase;
     uint64_t slices[GRAPH_MAX_SLICES];
@@ -62,9 +63,9 @@ static stator_status build_graph(struct run *r, const struct device_facts *f, st
     const struct graph_want want = {.batch = OP_CASES_BATCH,
                                     .logits_rows = OP_CASES_BATCH,
                                     .result_halves = f->host_memory ? r->model.slots : 1,
-                                    .cells = device_cells(f, CONTEXT, 1, 0, OP_CASES_BATCH),
+                                    .cells = device_cells(f, r->context, 1, 0, OP_CASES_BATCH),
                                     .counted = !f->host_memory,
-                                    .context = CONTEXT,
+                                    .context = r->context,
                                     .tiled = f->host_memory,
                                     .experts_apart = !f->host_memory};
     return graph_build(&b->graph, &b->shape, op_cases_build, &want, e);
@@ -77,7 +78,7 @@ static stator_status place_graph(struct run *r, const struct device_facts *f, st
     m->sequences = 1;
     for (uint32_t i = 0; i < g->n_caches; i++) {
         struct device_cache *c = &m->caches[i];
-        c->per_sequence = graph_cache_blocks(&g->caches[i], CONTEXT, OP_CASES_BATCH);
+        c->per_sequence = graph_cache_blocks(&g->caches[i], r->context, OP_CASES_BATCH);
         c->n_blocks = c->of_sequences = c->per_sequence;
         c->unit_bytes = g->caches[i].bytes * c->n_blocks;
         c->units_per_slice = g->caches[i].units * g->caches[i].n_layers;
@@ -230,6 +231,7 @@ static stator_status make_graph(struct run *r, uint32_t op, const struct device_
     r->b->row = op_cases_get(op, &r->b->type);
     r->b->sizes = timed ? &r->b->row->timed : &r->b->row->proof;
     r->random = r->b->row->seed;
+    r->context = ARITH_MAX((uint32_t)CONTEXT, r->b->sizes->before + OP_CASES_BATCH);
     return build_graph(r, f, e);
 }
 
@@ -493,7 +495,7 @@ stator_status op_run_time(uint32_t op, const struct device_choice *c, uint32_t t
     const uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9);
     for (uint32_t i = 0; st == STATOR_OK && i < MAX_TIMES && (i < 4 || clock_ns() < end); i++) {
         const uint32_t slot = i % r.model.slots;
-        write_step(&r, slot, tokens, 0, true);
+        write_step(&r, slot, tokens, r.b->sizes->before, true);
         st = run_step(&r, slot, e);
         if (st == STATOR_OK && i > 0) /* the first one warms up */
             times[out->steps++] = op_time(&r, slot);

@@ -24,8 +24,9 @@ struct op_run_time {
     uint64_t steps; /* that were timed */
 };
 
-/* Repeats one step of so many tokens (at most OP_CASES_BATCH, at position 0) for about so many seconds, and
- * at least 3 times. The case must have a timed shape. STATOR_DEVICE: the device tells no times of ops. */
+/* Repeats one step of so many tokens (at most OP_CASES_BATCH, behind those that the row has before them) for
+ * about so many seconds, and at least 3 times. The case must have a timed shape. STATOR_DEVICE: the device
+ * tells no times of ops. */
 stator_status op_run_time(uint32_t op, const struct device_choice *c, uint32_t tokens, double seconds,
                           struct op_run_time *out, stator_error *e);
 
