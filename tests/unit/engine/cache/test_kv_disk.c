@@ -74,6 +74,18 @@ static void hybrid(void **state) {
     gguf_writer_free(&w);
 }
 
+/* Keys and block keys of an indexer, and states of n-grams. */
+static void chosen_blocks(void **state) {
+    char path[GGUF_WRITER_PATH];
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    peer_model_write(&w, peer_model_named("qwen4exp-odd"), BLOCK_F32);
+    gguf_writer_finish(&w);
+    prefix_play_texts = 3;
+    play_model("qwen4exp-odd", gguf_writer_memory_path(&w, path), 4, true);
+    gguf_writer_free(&w);
+}
+
 static void convolution_and_window(void **state) {
     char path[GGUF_WRITER_PATH];
     (void)state;
@@ -393,23 +405,11 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(damaged),
-        CASE(by_heads),
-        CASE(rates),
-        CASE(foreign),
-        CASE(two_engines),
-        CASE(full_disk),
-        CASE(refusals),
-        CASE(dense),
-        CASE(budget),
-        CASE(hybrid),
-        CASE(convolution_and_window),
-        CASE(slot_of_dense),
-        CASE(slot_of_hybrid),
-        CASE(slot_of_windows),
-        CASE(window_of_33),
-        CASE(window_of_1),
-        CASE(window_of_100),
+        CASE(damaged),       CASE(by_heads),       CASE(rates),           CASE(foreign),
+        CASE(two_engines),   CASE(full_disk),      CASE(refusals),        CASE(dense),
+        CASE(budget),        CASE(hybrid),         CASE(chosen_blocks),   CASE(convolution_and_window),
+        CASE(slot_of_dense), CASE(slot_of_hybrid), CASE(slot_of_windows), CASE(window_of_33),
+        CASE(window_of_1),   CASE(window_of_100),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
