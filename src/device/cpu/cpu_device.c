@@ -170,7 +170,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
     p.ones = carve_take(c, ones_width(m), sizeof(float));
     p.experts_work = carve_take(c, choice->threads, cpu_experts_bytes(m->graph));
-    p.index_work = carve_take(c, choice->threads, cpu_index_bytes(m));
+    p.index_work = carve_take(c, choice->threads, cpu_index_sizes(m).all);
     p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
     p.team = carve_take(c, choice->joins ? 0 : team_bytes(choice->threads), 1);
     return p;
@@ -423,7 +423,7 @@ stator_status cpu_device_open(const struct device_opening *o, struct device **ou
     p.device->experts_work = p.experts_work;
     p.device->experts_stride = cpu_experts_bytes(m->graph);
     p.device->index_work = p.index_work;
-    p.device->index_stride = cpu_index_bytes(m);
+    p.device->index_sizes = cpu_index_sizes(m);
     p.device->spans = o->trace ? p.spans : NULL;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
     p.device->joins = c->joins;

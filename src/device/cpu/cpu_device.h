@@ -28,6 +28,14 @@ struct cpu_slice {
     uint64_t bytes;
 };
 
+/* What a member has for attention to chosen blocks, in this order. */
+struct cpu_index_sizes {
+    size_t gathered; /* bytes: K and V of a split */
+    size_t scores;   /* floats: of index blocks */
+    size_t parts;    /* floats: of all splits of a query */
+    size_t all;      /* bytes */
+};
+
 struct cpu_device {
     struct device device; /* first */
     char name[32];        /* "cpu:0" */
@@ -56,8 +64,8 @@ struct cpu_device {
     float *ones;           /* weights of norms without weights */
     uint8_t *experts_work; /* experts_stride bytes per member: gathered rows, or the sums of all experts */
     size_t experts_stride;
-    uint8_t *index_work; /* index_stride bytes per member: cpu_index.c */
-    size_t index_stride;
+    uint8_t *index_work; /* index_sizes.all bytes per member */
+    struct cpu_index_sizes index_sizes;
     struct device_counters counters;
     struct device_span *spans; /* [slots][ops], or NULL: no trace */
     uint32_t n_spans[2];
@@ -76,8 +84,8 @@ float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot)
 /* Bytes of a member's experts_work; 0 without experts (cpu_experts.c). */
 uint64_t cpu_experts_bytes(const struct graph *g);
 
-/* Bytes of a member's index_work; 0 without indexers (cpu_index.c). */
-uint64_t cpu_index_bytes(const struct device_model *m);
+/* Without indexers 0 (cpu_index.c). */
+struct cpu_index_sizes cpu_index_sizes(const struct device_model *m);
 
 /* Physical cores that this process may run on: *n processors (one per core, ascending), at most max
  * (cpu_topology.c). */

@@ -10,14 +10,8 @@ _Static_assert(INDEX_AT_ONCE % KERNELS_KV_BLOCK == 0, "whole blocks of the cache
 
 /* --- work memory of a member */
 
-struct index_sizes {
-    size_t scores;   /* floats */
-    size_t gathered; /* bytes: K and V of a split */
-    size_t parts;    /* floats: of all splits of a query */
-};
-
-static struct index_sizes sizes_of(const struct device_model *m) {
-    struct index_sizes z = {0};
+struct cpu_index_sizes cpu_index_sizes(const struct device_model *m) {
+    struct cpu_index_sizes z = {0};
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
         const struct graph_op *op = &m->graph->ops[i];
         const struct graph_attention *a = &op->attention;
@@ -33,20 +27,20 @@ static struct index_sizes sizes_of(const struct device_model *m) {
     z.scores = arith_round_up(z.scores, CARVE_ALIGN / sizeof(float));
     z.gathered = arith_round_up(z.gathered, CARVE_ALIGN);
     z.parts = arith_round_up(z.parts, CARVE_ALIGN / sizeof(float));
+    z.all = z.gathered + (z.scores + z.parts) * sizeof(float);
     return z;
 }
 
-uint64_t cpu_index_bytes(const struct device_model *m) {
-    const struct index_sizes z = sizes_of(m);
-    return z.gathered + (z.scores + z.parts) * sizeof(float);
-}
-
 static uint8_t *work_of(const struct member *m, uint32_t member) {
-    return m->d->index_work + member * m->d->index_stride;
+    return m->d->index_work + member * m->d->index_sizes.all;
 }
 
-static float *scores_of(const struct member *m, uint32_t member, const struct index_sizes *z) {
-    return (float *)(void *)(work_of(m, member) + z->gathered);
+static float *scores_of(const struct member *m, uint32_t member) {
+    return (float *)(void *)(work_of(m, member) + m->d->index_sizes.gathered);
+}
+
+static float *parts_of(const struct member *m) {
+    return scores_of(m, m->id) + m->d->index_sizes.scores;
 }
 
 /* --- keys */
@@ -179,24 +173,23 @@ static void choose(const struct member *m, const struct graph_op *op, uint32_t t
 }
 
 /* Tokens that are fewer than members: these share each one's index blocks. */
-static void choose_together(const struct member *m, const struct graph_op *op, const struct index_sizes *z) {
+static void choose_together(const struct member *m, const struct graph_op *op) {
     uint32_t turn = 0;
     for (uint32_t t = 0; t < m->h->n_tokens; t++) {
         const uint32_t whole = crowd_of(m, op, t);
         for (uint32_t i = 0; i < whole; i += INDEX_AT_ONCE, turn++)
             if (turn % m->n == m->id)
-                score(m, op, t, i, ARITH_MIN(whole, i + INDEX_AT_ONCE), scores_of(m, t, z));
+                score(m, op, t, i, ARITH_MIN(whole, i + INDEX_AT_ONCE), scores_of(m, t));
     }
     team_barrier(m->d->team, m->id);
     if (m->id < m->h->n_tokens)
-        choose(m, op, m->id, scores_of(m, m->id, z));
+        choose(m, op, m->id, scores_of(m, m->id));
 }
 
 void cpu_index_choose(const struct member *m, const struct graph_op *op) {
-    const struct index_sizes z = sizes_of(&m->d->model);
     CHECK(m->g->values[op->out].width == INDEX_WORDS(op->index.keep));
     if (m->h->n_tokens < m->n) {
-        choose_together(m, op, &z);
+        choose_together(m, op);
         return;
     }
     struct team_share share = team_share_begin(m->d->team, m->id, m->lane, m->h->n_tokens);
@@ -204,8 +197,8 @@ void cpu_index_choose(const struct member *m, const struct graph_op *op) {
         for (uint32_t t = (uint32_t)first; t < end; t++) {
             const uint32_t whole = crowd_of(m, op, t);
             if (whole > 0)
-                score(m, op, t, 0, whole, scores_of(m, m->id, &z));
-            choose(m, op, t, scores_of(m, m->id, &z));
+                score(m, op, t, 0, whole, scores_of(m, m->id));
+            choose(m, op, t, scores_of(m, m->id));
         }
 }
 
@@ -264,7 +257,6 @@ static void gather(const struct graph_op *op, const struct kernels_attention *a,
 void cpu_index_attention(const struct member *m, const struct graph_op *op, uint32_t token,
                          const struct kernels_attention *a) {
     static const uint32_t in_order[SPLIT_BLOCKS] = {0, 1, 2, 3, 4, 5, 6, 7};
-    const struct index_sizes z = sizes_of(&m->d->model);
     const uint32_t *list = (const uint32_t *)(const void *)value_f32(m, op->attention.chosen) +
                            (size_t)token * m->g->values[op->attention.chosen].width;
     const uint64_t k_bytes = m->g->caches[op->cache].k_bytes;
@@ -275,7 +267,7 @@ void cpu_index_attention(const struct member *m, const struct graph_op *op, uint
         return;
     }
     if (a->parts == NULL) {
-        all.parts = scores_of(m, m->id, &z) + z.scores;
+        all.parts = parts_of(m);
         all.first_split = 0;
         all.end_split = a->first_position / KERNELS_SPLIT + 1;
     }
