@@ -234,16 +234,16 @@ struct shape_index {
  * ngram_table give. Head h is of n-grams of n = 2 + h / heads_each tokens, and its row is
  * ((t0 * multipliers[0]) ^ .. ^ (t[n - 1] * multipliers[n - 1])) % sizes[h] + offsets[h] in 64 bits without a
  * sign; t0 is the token, t1 the one before. Where one of t1, t2, .. is `eos`, or before the text, it and all
- * behind it are eos. heads 0: none. */
+ * behind it are eos. A picture's tokens are those of its marker, which is what ARCH.ple.image_token_id says.
+ * heads 0: none. */
 struct shape_ngram {
     uint32_t layer;
     uint32_t size;  /* tokens of the longest n-grams, 2 to SHAPE_MAX_NGRAM */
     uint32_t heads; /* (size - 1) * heads_each */
     uint32_t heads_each;
-    uint32_t dim;     /* of a row */
-    uint32_t taps;    /* of the convolution, `size` tokens apart, its own token included */
-    uint32_t eos;     /* token */
-    uint32_t picture; /* the token that stands for each token of a picture; eos, if the file has none */
+    uint32_t dim;  /* of a row */
+    uint32_t taps; /* of the convolution, `size` tokens apart, its own token included */
+    uint32_t eos;  /* token */
     uint64_t multipliers[SHAPE_MAX_NGRAM];
     uint64_t sizes[SHAPE_MAX_NGRAM_HEADS], offsets[SHAPE_MAX_NGRAM_HEADS];
 };

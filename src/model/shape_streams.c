@@ -153,8 +153,6 @@ static stator_status read_ngram_sizes(const struct gguf *g, struct shape *s, sta
         st = shape_read_u32(g, s, "ple.conv_kernel", 1, MAX_TAPS, &n->taps, e);
     if (st == STATOR_OK)
         st = shape_read_u32(g, s, "ple.eos_token_id", 0, INT32_MAX, &n->eos, e);
-    if (st == STATOR_OK)
-        st = shape_read_u32_or(g, s, "ple.image_token_id", 0, INT32_MAX, n->eos, &n->picture, e);
     n->heads = (n->size - 1) * n->heads_each;
     return st == STATOR_OK ? read_hashes(g, s, e) : st;
 }
