@@ -34,7 +34,6 @@ static const struct shape_place global[] = {
 
 static stator_status read_variant(const struct gguf *g, struct shape *s, stator_error *e) {
     stator_status st = shape_read_dense(g, s, e);
-    s->streams.count = 1;
     return st == STATOR_OK ? shape_read_ngram(g, s, e) : st;
 }
 

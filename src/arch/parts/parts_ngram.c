@@ -52,7 +52,8 @@ void parts_ngram(struct parts *p, uint32_t i, uint32_t streams) {
     const struct shape_ngram_tensors *t = &s->layers[i].ngram;
     if (!shape_has_ngram(s, i))
         return;
-    const struct graph_ngram ngram = {.streams = s->streams.count,
+    const uint32_t count = ARITH_MAX(s->streams.count, 1u); /* without hyper-connections it is one stream */
+    const struct graph_ngram ngram = {.streams = count,
                                       .dim = s->n_embd,
                                       .taps = s->ngram.taps,
                                       .apart = s->ngram.size,
@@ -60,7 +61,7 @@ void parts_ngram(struct parts *p, uint32_t i, uint32_t streams) {
                                       .scale = (float)(1 / sqrt((double)s->n_embd))};
     const uint32_t keys = shape_stream_width(s);
     const uint32_t in = parts_in_forms(p, i, "ngrams_in", p->g->ngrams, parts_forms(t->key, t->value, NULL));
-    const uint32_t v = parts_value(p, i, "ngrams", keys + s->n_embd + s->streams.count, GRAPH_F32);
+    const uint32_t v = parts_value(p, i, "ngrams", keys + s->n_embd + count, GRAPH_F32);
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, in, v);
     graph_op_weight(p->g, op, t->key, NULL, 0);
     graph_op_weight(p->g, op, t->value, NULL, keys);
