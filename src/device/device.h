@@ -242,7 +242,7 @@ uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t s
 struct device_link {
     struct device *peer; /* the next device (link_out) or the one before (link_in) */
     bool direct;         /* link_out writes into the peer's landing; else copies go through window */
-    float *window[2];    /* staged: [batch][n_embd] each, pinned, in `staging` */
+    float *window[2];    /* staged: [batch][graph.width] each, pinned, in `staging` */
 };
 
 /* The devices of a tensor split, in the order of their shares. */

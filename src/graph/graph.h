@@ -548,7 +548,7 @@ struct graph {
     uint32_t ngrams;  /* value: f32 [batch][rows of a token side by side], exchange, a half per slot: the rows
                          of n-grams that the host reads from the file; GRAPH_NONE on a device without the
                          layer that has them */
-    uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
+    uint32_t landing; /* value: f32 [batch][width], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing;  /* the same, for the next device; GRAPH_NONE on the last */
     bool shared_head;   /* of a tensor split: every device has a share of the output matrix, and a tail */

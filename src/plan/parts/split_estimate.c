@@ -119,7 +119,7 @@ static stator_status layers_time(struct bench *b, const struct plan_rates *r, do
     stator_status st = measure(b, 0, 0, 0, &m, e);
     for (uint32_t i = 0; i < n; i++)
         speed += (double)b->s->devices[i].facts.bandwidth;
-    const double stream = (double)b->s->shape->n_embd * sizeof(float) / link_of(b->s, r);
+    const double stream = shape_stream_width(b->s->shape) * sizeof(float) / link_of(b->s, r);
     *seconds = st == STATOR_OK ? n * m.read / speed + (n - 1) * (hop_of(b->s, r) + stream) : 0;
     return st;
 }
@@ -147,7 +147,7 @@ static stator_status groups_time(struct bench *b, const struct plan_rates *r, ui
                                  double *seconds, stator_error *e) {
     const struct planning *s = b->s;
     const uint32_t count = s->n_devices / n_groups;
-    const double stream = (double)s->shape->n_embd * sizeof(float) / link_of(s, r);
+    const double stream = shape_stream_width(s->shape) * sizeof(float) / link_of(s, r);
     stator_status st = STATOR_OK;
     /* A boundary, and one more exchange: the group's first device gives what it has got to the others. */
     *seconds = (n_groups - 1) * 2 * (hop_of(s, r) + stream);

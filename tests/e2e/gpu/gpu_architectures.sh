@@ -39,7 +39,7 @@ test_gated_convolutions() { same lfm2-odd lfm2-wide lfm2-one lfm2moe-odd; }
 test_norms_after_rope() { same hunyuan-dense-odd hunyuan-dense-part; }
 test_layer_norm() { same cohere2-odd cohere2-wide; }
 test_choice_bias() { same ernie4_5-moe-odd ernie4_5-moe-plain glm4moe-odd glm4moe-norms; }
-test_hyper_connections() { same qwen4exp-odd qwen4exp-equal qwen4exp-blocks; }
+test_hyper_connections() { same qwen4exp-odd qwen4exp-equal qwen4exp-blocks qwen4exp-ngrams; }
 test_latent_attention() { same deepseek2-odd deepseek2-lite deepseek2-dense; }
 
 # Texts to embeddings, where attention sees both sides: of several windows' length, several in a step, in one piece and split.
