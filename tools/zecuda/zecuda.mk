@@ -43,6 +43,6 @@ build/ptx/zecuda_exchange.ptx: tools/zecuda/exchange.cl tools/zecuda/exchange.h
 
 build/ptx/%.ptx: build/spirv/%.spv build/ptx/builtins.bc build/ptx/fragments.bc tools/zecuda/ptx_of
 	$(if $(V),,@echo "  PTX $@")
-	$(Q)tools/zecuda/ptx_of $(if $(filter dpas16_% each_dpas16_%,$*),build/ptx/fragments.bc,build/ptx/builtins.bc) $< $@
+	$(Q)tools/zecuda/ptx_of $(if $(filter dpas16_% dealt16_% each_dpas16_%,$*),build/ptx/fragments.bc,build/ptx/builtins.bc) $< $@
 
 -include $(ZECUDA_OBJECTS:.o=.d)

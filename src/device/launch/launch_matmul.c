@@ -27,9 +27,9 @@ static const uint64_t set_types[] = {
 #undef SET
 };
 
-/* The families of products, in the order of modules.def. FEW, and from PREFILL8 on: of integers; WIDE1:
- * where registers are wide, not of sets with all (K) types. */
-enum family { DECODE1, WIDE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 };
+/* The families of products, in the order of modules.def. FEW, DEALT16, and from PREFILL8 on: of
+ * integers; WIDE1: where registers are wide, not of sets with all (K) types. */
+enum family { DECODE1, WIDE1, DECODE4, FEW, DEALT16, PREFILL, PREFILL8, DPAS8, DPAS16 };
 /* The kernels of a product's module; a family has them up to HEADS or EXPERTS. */
 enum kernel { PLAIN, HEADS, EXPERTS };
 
@@ -170,6 +170,7 @@ struct scheme {
     uint32_t segments; /* of k */
     uint32_t split;    /* of the decode families segments at once, else tokens */
     uint32_t group;    /* work items */
+    uint32_t dealt;    /* DEALT16: segments of k at once */
     bool alone;        /* DPAS16: a group has all places of a tile at once (cl_wide_sums.h) */
 };
 
@@ -197,6 +198,8 @@ struct tile {
 static struct tile tile_of(enum family family, uint32_t set) {
     if (family == FEW)
         return (struct tile){OPENCL_FEW_TOKENS, OPENCL_FEW_EACH, OPENCL_FEW_ROWS};
+    if (family == DEALT16)
+        return (struct tile){OPENCL_DEALT_TOKENS, OPENCL_DEALT_TOKENS / 2, 1};
     if (set >= SETS_INTEGER)
         return (struct tile){OPENCL_PREFILL_TOKENS,
                              set == SET_any ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
@@ -211,12 +214,23 @@ static struct tile tile_of(enum family family, uint32_t set) {
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
+/* Tokens from which on, and up to which, the matrix engine with sub-groups of 16 has k dealt out to
+ * sub-groups (DEALT16). Not where gate and up have different types: two sub-groups beside each other, which
+ * may be one warp (tools/zecuda), would take different ways. */
+#define DEALT_LEAST 9
+#define DEALT_MOST  64
+
+static bool for_dealt(const struct graph_op *o, enum family many, uint32_t set, uint32_t rows) {
+    const bool mixed = set == SET_k && graph_op_gated(o);
+    return many == DPAS16 && set < SETS_FEW && !mixed && rows >= DEALT_LEAST && rows <= DEALT_MOST;
+}
+
 /* Whether the weights had better be read once for each eight tokens: for up to LAUNCH_FEW, and for twice as
  * many where tiles of many tokens would leave most of the device idle. Beside DPAS16 always for twice as
  * many: its sub-groups walk all of k, and on an H200 such steps took three to seven times as long. */
 static bool for_few(const struct launch_list *b, const struct graph_op *o, enum family many, uint32_t set,
                     uint32_t rows) {
-    if (many == DPAS16 && set < SET_k_all)
+    if (many == DPAS16 && set < SETS_FEW)
         return rows <= 2 * LAUNCH_FEW;
     if (rows <= LAUNCH_FEW || many >= DPAS8)
         return rows <= LAUNCH_FEW;
@@ -239,6 +253,8 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
     w.family = prefill_family(b, set);
     if (rows == 1)
         w.family = decode1_family(b, set);
+    else if (for_dealt(o, w.family, set, rows))
+        w.family = DEALT16;
     else if (for_few(b, o, w.family, set, rows))
         w.family = w.family == PREFILL8 || w.family == DPAS8 || set >= SET_k_all ? DECODE4 : FEW;
     w.kernel = kernel_of(w.family, set, heads ? HEADS : PLAIN);
@@ -255,6 +271,9 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
 static uint64_t staged_bytes(const struct tile *tile, enum family family, uint32_t set, uint32_t group) {
     if (family == FEW)
         return tile->each * tile->rows * (uint64_t)group * sizeof(float);
+    if (family == DEALT16) /* at least, with one segment at a time */
+        return ARITH_MAX(tile->tokens * (uint64_t)OPENCL_DEALT_BYTES,
+                         group / 32 * (uint64_t)OPENCL_DEALT_TOTALS(tile->tokens) * sizeof(float));
     if (family == DPAS16 && set < SETS_INTEGER) /* at most; a group may have less */
         return tile->tokens * (OPENCL_WIDE_STEP + OPENCL_WIDE_STEP / 32 * sizeof(float) +
                                OPENCL_WIDE_STEP / 16 * sizeof(int16_t));
@@ -288,6 +307,18 @@ static uint32_t wide_tokens(const struct launch_list *b, const struct graph_op *
     return tokens;
 }
 
+/* Segments of DEALT16 that a group of so many virtual panels has in flight at a time: what is left of its
+ * sub-groups when each panel has one, as far as local memory has room. */
+static uint32_t dealt_segments(const struct launch_list *b, const struct scheme *w, uint32_t panels,
+                               uint32_t sub_groups) {
+    const uint64_t bytes = (uint64_t)w->tokens * OPENCL_DEALT_BYTES,
+                   tile = w->tokens * 16ull * panels * sizeof(float);
+    const uint64_t room = b->traits->local_bytes > tile ? b->traits->local_bytes - tile : 0;
+    const uint64_t most =
+        ARITH_MIN(sub_groups / arith_round_up(ARITH_MIN(panels, sub_groups), 2), room / bytes);
+    return (uint32_t)ARITH_MAX(ARITH_MIN(most, w->segments), 1u);
+}
+
 /* Panels of a group of DPAS16: of few tokens so few that their groups are enough for the device. */
 static uint32_t wide_panels(const struct launch_list *b, const struct graph_op *o, uint32_t panels) {
     const uint32_t rows = rows_of(b, o), least = tile_of(DPAS16, set_of(b->g, o)).rows;
@@ -308,6 +339,8 @@ static void choose_tokens(const struct launch_list *b, const struct graph_op *o,
     const uint32_t set = set_of(b->g, o), rows = rows_of(b, o);
     const struct tile tile = tile_of(w->family, set);
     w->tokens = w->family == DPAS16 ? wide_tokens(b, o, &tile, panels, units) : tile.tokens;
+    if (w->family == DEALT16)
+        w->tokens = rows > tile.each ? tile.tokens : tile.each;
     if (w->family == FEW) {
         w->tokens = (uint32_t)ARITH_MIN(arith_round_up(rows, tile.each), tile.tokens);
         while (w->tokens > tile.each && 64 * arith_ceil_div(rows, w->tokens) * units <= b->traits->threads)
@@ -333,6 +366,14 @@ static void choose_group(const struct launch_list *b, const struct graph_op *o, 
             16 * (uint32_t)ARITH_MIN(places * ARITH_MIN(w->segments, DECODE_SPLIT), ARITH_MAX(most / 2, 1u));
         return;
     }
+    if (w->family == DEALT16) {
+        /* Two groups where one would fit: while one stages, the other multiplies. */
+        const uint32_t sub_groups = ARITH_MAX(most / 4 * 2, 2u);
+        const uint32_t each = (uint32_t)arith_round_up(ARITH_MIN(panels, sub_groups), 2);
+        w->dealt = dealt_segments(b, w, panels, sub_groups);
+        w->group = 16 * each * w->dealt;
+        return;
+    }
     if (w->family == DPAS16) {
         const uint32_t places = wide_places(&tile, o, panels, w->tokens);
         w->group = 16 * ARITH_MIN((uint32_t)arith_round_up(places, 2), most / 2 * 2);
@@ -352,6 +393,9 @@ static void choose_group(const struct launch_list *b, const struct graph_op *o, 
 static uint64_t sums_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w) {
     const uint32_t set = set_of(b->g, o);
     struct tile tile = tile_of(w->family, set);
+    if (w->family == DEALT16)
+        return ARITH_MAX((uint64_t)w->tokens * w->dealt * OPENCL_DEALT_BYTES,
+                         w->group / 16 * OPENCL_DEALT_TOTALS(w->tokens) * sizeof(float));
     if (w->family == DPAS16)
         tile.tokens = w->tokens;
     return w->family < FEW ? (uint64_t)w->tokens * w->group * sizeof(float)
@@ -500,6 +544,15 @@ struct cut {
     uint32_t unit, together;
 };
 
+/* Panels of a group of DEALT16: so few that their groups are enough for the device. */
+static uint32_t dealt_panels(const struct launch_list *b, const struct graph_op *o, uint32_t panels) {
+    const uint32_t least = graph_op_gated(o) ? 1 : 2;
+    uint32_t each = 2 * least;
+    while (each > least && arith_ceil_div(panels, each) * 64 < b->traits->threads)
+        each /= 2;
+    return each;
+}
+
 /* Panels that a group should have: enough for its items. */
 static uint32_t panels_each(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                             uint32_t panels) {
@@ -507,6 +560,8 @@ static uint32_t panels_each(const struct launch_list *b, const struct graph_op *
         return wide_panels(b, o, panels);
     if (w->family >= PREFILL)
         return 16;
+    if (w->family == DEALT16)
+        return dealt_panels(b, o, panels);
     return (w->family == FEW ? OPENCL_FEW_ROWS : 1) * (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
 }
 

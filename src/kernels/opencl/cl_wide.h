@@ -4,6 +4,16 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_WIDE_H
 #define STATOR_KERNELS_OPENCL_CL_WIDE_H
 
+/* CL_EACH, or where a pass may have half of the tokens, `more` says whether it has the others. */
+#ifdef CL_FEW
+#define CL_EACH_THERE(F, more)                                                                               \
+    F(0) F(1) if (more) {                                                                                    \
+        F(2) F(3)                                                                                            \
+    }
+#else
+#define CL_EACH_THERE(F, more) CL_EACH(F)
+#endif
+
 /* 8 rows of activations, 32-block number `here` of the segment. */
 static inline cl_rows8 cl_rows_of(const struct cl_act *a, uint here, uint part) {
     return CL_ROWS8(a->q + here * a->stride + part * 256);
@@ -49,17 +59,29 @@ static inline void cl_block32(uint type, const struct cl_planes *p, const struct
         if (CL_ROWS == 2)                                                                                    \
             acc[CL_PARTS + n] = cl_add32(type, &part, &row[CL_ROWS - 1], acc[CL_PARTS + n]);                 \
     }
+#ifdef CL_FEW
+    CL_EACH_THERE(CL_ADD, a->last > 15)
+#else
     CL_EACH_PART(CL_ADD)
+#endif
 #undef CL_ADD
 }
 
-/* acc of blocks first .. first + n of a 32-value type. Two at a time: what is loaded for the next one then
- * need not be moved. */
+/* acc of blocks first .. first + n of a 32-value type. */
 static inline void cl_segment32(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
                                 uint first, uint n_blocks, const struct cl_act *a, float8 *acc) {
     n_blocks |= CL_ZERO_OF(p); /* if IGC knew that there are 8 at most, it would unroll the loop and spill */
     /* A vector that stays in registers, which a constant would not. */
     int8 minus = as_int((256u - (uint)cl_offset(type)) * 0x01010101u) ^ (int)(r * CL_ZERO_OF(p));
+#ifdef CL_FEW /* there are registers for the next block's words */
+    struct cl_mine mine[CL_ROWS], next;
+    mine[0] = cl_mine_of(type, p, panel[0], r, first);
+    for (uint here = 0; here < n_blocks; here++) {
+        next = cl_mine_of(type, p, panel[0], r, first + min(here + 1, n_blocks - 1));
+        cl_block32(type, p, mine, here, a, minus, acc);
+        mine[0] = next;
+    }
+#else
     for (uint here = 0; here < n_blocks; here++) {
         struct cl_mine mine[CL_ROWS];
 #define CL_MINE(h) mine[h] = cl_mine_of(type, p, panel[h], r, first + here);
@@ -67,6 +89,7 @@ static inline void cl_segment32(uint type, const struct cl_planes *p, const cl_b
 #undef CL_MINE
         cl_block32(type, p, mine, here, a, minus, acc);
     }
+#endif
 }
 
 /* acc = fma(i, w * d, acc); minus: -i. */
@@ -139,17 +162,17 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_
             odd = cl_mine256_of(type, p, panel, r, block + 1);
             row = cl_row256_of(type, p, &even);
 #define CL_ADD(n) i[n] = cl_add256(type, cl_rows_of(a, here * 8 + j, n), &row, i[n]);
-            CL_EACH(CL_ADD)
+            CL_EACH_THERE(CL_ADD, a->last > 15)
 #undef CL_ADD
             even = cl_mine256_of(type, p, panel, r, min(block + 2, last));
             row = cl_row256_of(type, p, &odd);
 #define CL_ADD(n) i[n] = cl_add256(type, cl_rows_of(a, here * 8 + j + 1, n), &row, i[n]);
-            CL_EACH(CL_ADD)
+            CL_EACH_THERE(CL_ADD, a->last > 15)
 #undef CL_ADD
         }
         float w = cl_number(panel + p->d, super, 0) * factor;
 #define CL_ADD(n) acc[n] = cl_add_scaled(i[n] >> cl_shift(type), w, false, cl_scales(a, here, n), acc[n]);
-        CL_EACH(CL_ADD)
+        CL_EACH_THERE(CL_ADD, a->last > 15)
 #undef CL_ADD
         if (!cl_has_m(type))
             continue;
@@ -163,7 +186,7 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_
         sum = intel_sub_group_i8_i8_matrix_mad_k32(sums, low, sum << CL_PLANE(type));                        \
         acc[n] = cl_add_scaled(sum, m, true, cl_scales(a, here, n), acc[n]);                                 \
     }
-        CL_EACH(CL_ADD)
+        CL_EACH_THERE(CL_ADD, a->last > 15)
 #undef CL_ADD
     }
 }

@@ -51,8 +51,9 @@ static inline void cl_panel_sums(const struct cl_source *src, const struct cl_we
 #undef CL_ZERO
     for (uint step = 0; step < steps; step++) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        cl_stage(src, w->type, t0, nt, step * CL_STAGED, min(cols - step * CL_STAGED, (uint)CL_STAGED),
-                 staged, log);
+        struct cl_part_of_k part = {step / 2, 1, step % 2, t0, nt, log, w->type, cl_has_m(w->type)};
+        cl_stage_columns(src, &part, (local uint4 *)staged, (local float *)(staged + (CL_STAGED << log)),
+                         (local uint *)(staged + ((CL_STAGED + CL_STAGED / 8) << log)));
         barrier(CLK_LOCAL_MEM_FENCE);
         if (!mine)
             continue;

@@ -32,6 +32,11 @@
 #endif
 #include "kernels/opencl/cl_source.h"
 
+#if CL_SUB_GROUP == 16
+#include "kernels/opencl/cl_stage.h"
+#include "kernels/opencl/cl_wide_sums.h"
+#else
+
 /* CL_TILE_TOKENS is 2 to this. */
 #define CL_LOG_TILE (CL_TILE_TOKENS == 8 ? 3 : CL_TILE_TOKENS == 16 ? 4 : 5)
 
@@ -73,35 +78,6 @@ static inline void cl_stage_shorts(local short *to, cl_shorts from, global const
     }
 }
 
-#if CL_SUB_GROUP == 16 && CL_ANY_K
-static inline uint cl_four_bytes(int a, int b, int c, int d) {
-    return (uint)(a & 255) | (uint)(b & 255) << 8 | (uint)(c & 255) << 16 | (uint)d << 24;
-}
-
-/* Group: of super blocks first .. first + n (one at most) of nt rows the sums of 16 activations in row_length, or
- * of 32, as two bytes each (CL_PLANE): [1][tile][32], first all low ones of a row, then the high ones. */
-static inline void cl_stage_planes(local uint *to, cl_shorts from, global const uint *row, uint row_length,
-                                   uint first, uint n, uint type, uint nt, uint log) {
-    bool by_16 = type == CL_Q2_K;
-    uint words = by_16 ? 4 : 2; /* of a plane */
-    for (uint i = get_local_id(0); i < 8u << log; i += get_local_size(0)) {
-        uint t = i / 8 & ((1u << log) - 1), super = i / 8 >> log, word = i % 8, here = word % words;
-        int4 x = 0;
-        if (t < nt && super < n && word < 2 * words) {
-            cl_shorts s = from + (row ? row[t] : t) * row_length + (first + super) * 16;
-            if (by_16)
-                x = (int4)(s[4 * here], s[4 * here + 1], s[4 * here + 2], s[4 * here + 3]);
-            else
-                x = (int4)(s[8 * here] + s[8 * here + 1], s[8 * here + 2] + s[8 * here + 3],
-                           s[8 * here + 4] + s[8 * here + 5], s[8 * here + 6] + s[8 * here + 7]);
-        }
-        int4 high = (x + (int4)(1 << (CL_PLANE(type) - 1))) >> (int4)(CL_PLANE(type));
-        x = word < words ? x - (high << (int4)(CL_PLANE(type))) : high;
-        to[i] = cl_four_bytes(x.x, x.y, x.z, x.w);
-    }
-}
-#endif
-
 /* Group: the segment's activations for weights of this type. */
 static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uint nt, uint at, uint n,
                             local uchar *work, uint log) {
@@ -119,24 +95,9 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
                    at, n, nt, log);
     cl_stage_scales(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (wide / scales), src->row,
                     wide / scales, at / scales, n / scales, k ? CL_STAGED / 256 : CL_STAGED / 32, nt, log);
-#if CL_SUB_GROUP == 16 /* the engine makes sums where others read them */
-    if (!cl_has_m(type))
-        return;
-#if CL_ANY_K
-    if (k) {
-        cl_stage_planes((local uint *)s, (cl_shorts)(src->base + src->s256) + t0 * (wide / 16), src->row,
-                        wide / 16, at / 256, n / 256, type, nt, log);
-        return;
-    }
-#endif
-#endif
     cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (wide / sums), src->row,
                     wide / sums, at / sums, n / sums, k ? CL_STAGED / 16 : CL_STAGED / 32, nt, log);
 }
-
-#if CL_SUB_GROUP == 16
-#include "kernels/opencl/cl_wide_sums.h"
-#else
 
 /* Item's tokens `token` .. + CL_TOKENS, rows r of panels v, v + 1, .. of the unit's half: their sums over all
  * segments to the tile; `up`: they are the second of two, what the first left in the tile goes with them. */

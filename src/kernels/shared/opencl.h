@@ -46,6 +46,11 @@
 #define OPENCL_WIDE_ROWS  2
 #define OPENCL_WIDE_MIXED 16
 #define OPENCL_WIDE_STEP  256
+/* The same engine for so few tokens that k is dealt out to sub-groups (matmul_dealt.cl): what one has. Bytes of
+ * local memory for a token of a segment that is in flight, floats for a sub-group's totals. */
+#define OPENCL_DEALT_TOKENS         32
+#define OPENCL_DEALT_BYTES          (OPENCL_WIDE_STEP + OPENCL_WIDE_STEP / 32 * 8)
+#define OPENCL_DEALT_TOTALS(tokens) (16 * ((tokens) + 1))
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
 /* Work items of a group of attention without tiles: an item has two tokens of a split. */

@@ -17,7 +17,7 @@ need_ocloc() { # DEVICE
 # table DEVICE...: of these.
 table() {
     local some=(norm ends experts delta rule rule8 attention_f16 attention_any attention8_f16 attention8_any decode1_q4_k decode1_any wide1_f32 wide1_q4_k wide1_q6_k decode4_q4_0 decode4_k decode4_any prefill_k prefill_any prefill8_k prefill8_mxfp4
-        decode1_q3_k decode1_k_all decode4_iq4_xs few_k few_q4_0 few_q2_k prefill8_q2_k dpas8_k_all dpas16_k_all dpas16_iq2_s
+        decode1_q3_k decode1_k_all decode4_iq4_xs few_k few_q4_0 few_q2_k dealt16_q4_k dealt16_k dealt16_q4_1 prefill8_q2_k dpas8_k_all dpas16_k_all dpas16_iq2_s
         tower latent latent_f16 latent_q8_0 latent8_f32 latent8_q8_0 both_f16 both8_f16 both8_any each1_q8_0 each1_any each_q8_0 each_any each8_q8_0 each8_q4_k each_dpas8_q4_k each_dpas16_q4_k
         tiles64x8_f16 tiles64x16_f16 tiles32x8_f16 tiles32x16_f16 tiles32x8_q8_0_dpas tiles32x16_q8_0_dpas dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
     [ "${STATOR_TEST_OCLOC:-}" != all ] || some=()
@@ -39,11 +39,11 @@ check_table() {
     # Not yet without: the kernels of all types.
     none "private memory in a loop" '$2 !~ /_any$/ && $16 > 0'
     # What the compiler makes memory of, "no spill" does not tell: bytes of an item. What is left for the matrix engine lies outside the loops.
-    none "arrays lie in memory" '$2 ~ /^dpas/ && $14 > 128'
+    none "arrays lie in memory" '$2 ~ /^(dpas|dealt)/ && $14 > 128'
     none "no dp4a" '$2 ~ /^(decode|wide1|few|prefill)/ && $2 !~ /_(f32|f16|bf16)$/ && $7 == 0'
     none "no dp4a" '$2 ~ /^attention8?_(q|any)/ && $7 == 0'
-    none "no dpas" '$2 ~ /^dpas|_dpas$|^each_dpas/ && $8 == 0'
-    none "dp4a beside dpas" '$2 ~ /^dpas/ && $7 > 0'
+    none "no dpas" '$2 ~ /^dpas|^dealt|_dpas$|^each_dpas/ && $8 == 0'
+    none "dp4a beside dpas" '$2 ~ /^(dpas|dealt)/ && $7 > 0'
     none "a kernel that flushes subnormals" '$3 !~ /^(fill|embed|argmax)$/ && $10 != 1'
 }
 
@@ -66,7 +66,7 @@ if [ -n "${STATOR_OCLOC_REQUIRE:-}" ]; then
         [ "${STATOR_TEST_OCLOC:-}" != all ] || devices+=(lnl)
         table "${devices[@]}"
         check_table
-        awk '$15 == 128 { a++ } $2 ~ /^dpas16/ && $15 == 256 { b++ } END { exit !(a && b) }' "$tmp/table" ||
+        awk '$15 == 128 { a++ } $2 ~ /^(dpas|dealt)16/ && $15 == 256 { b++ } END { exit !(a && b) }' "$tmp/table" ||
             fail "no module in one of the two register modes was compiled"
     }
 fi

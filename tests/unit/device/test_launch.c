@@ -6,27 +6,35 @@
 static const struct launch_traits traits = {
     .max_group = 512, .local_bytes = 65536, .threads = 64, .sub_group_sizes = 1u << 3 | 1u << 4 | 1u << 5};
 
-static struct gpu_model *model_new(uint64_t *seed) {
+/* gate, up: their types; all other weights are of Q8_0. */
+static struct gpu_model *model_of(uint64_t *seed, uint32_t gate, uint32_t up, uint32_t width,
+                                  uint32_t batch) {
     struct gpu_model_want w = {.embd_type = BLOCK_Q8_0,
                                .output_type = BLOCK_Q8_0,
-                               .n_embd = 64,
-                               .n_ff = 64,
+                               .n_embd = width,
+                               .n_ff = width,
                                .n_heads = 2,
                                .n_kv_heads = 1,
                                .head_k = 32,
                                .head_v = 32,
                                .vocab = 48,
-                               .batch = 4,
+                               .batch = batch,
                                .rows = 1,
                                .sequences = 2,
-                               .blocks = 2,
+                               .blocks = 2 + batch / 16,
                                .n_rot = 32,
                                .type_k = KERNELS_KV_F16,
                                .type_v = KERNELS_KV_F16,
                                .kv_slices = 1};
     for (int i = 0; i < 7; i++)
         w.type[i] = BLOCK_Q8_0;
+    w.type[4] = gate;
+    w.type[5] = up;
     return gpu_model_new(&w, seed);
+}
+
+static struct gpu_model *model_new(uint64_t *seed) {
+    return model_of(seed, BLOCK_Q8_0, BLOCK_Q8_0, 64, 4);
 }
 
 static uint32_t op_of(const struct graph *g, enum graph_kind kind) {
@@ -114,6 +122,53 @@ static void mixed_heads(void **state) {
     gpu_model_free(m);
 }
 
+/* The kernel of gate and up in a step of so many tokens. */
+static const char *kernel_of(const struct gpu_model *m, const struct launch_traits *t, uint32_t rows) {
+    uint32_t n = 0;
+    stator_error e = {0};
+    assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, NULL, &n, &e), STATOR_OK);
+    struct launch *l = calloc(n, sizeof *l);
+    assert_non_null(l);
+    assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, l, &n, &e), STATOR_OK);
+    const char *name = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (m->graph.ops[l[i].op].kind == GRAPH_MATMUL && m->graph.ops[l[i].op].epilogue == GRAPH_SWIGLU)
+            name = launch_kernels[l[i].kernel].name;
+    free(l);
+    assert_non_null(name);
+    return name;
+}
+
+/* Which family of kernels a step takes, by its tokens, with registers of 64 bytes (sub-groups of 16) and of
+ * 32, with the matrix engine and without. */
+static void families(void **state) {
+    (void)state;
+    enum { WIDE = 1u << 4 | 1u << 5, NARROW = 1u << 3 | WIDE };
+    static const struct {
+        uint32_t rows, sizes, up;
+        bool dpas;
+        const char *name;
+    } want[] = {
+        {1, WIDE, BLOCK_Q4_K, true, "wide1_q4_k"},       {2, WIDE, BLOCK_Q4_K, true, "few_q4_k"},
+        {8, WIDE, BLOCK_Q4_K, true, "few_q4_k"},         {9, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},
+        {32, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},    {64, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},
+        {65, WIDE, BLOCK_Q4_K, true, "dpas16_q4_k"},     {16, WIDE, BLOCK_Q6_K, true, "few_k"},
+        {32, WIDE, BLOCK_Q6_K, true, "few_k"},           {33, WIDE, BLOCK_Q6_K, true, "dpas16_k"},
+        {1, WIDE, BLOCK_Q4_K, false, "wide1_q4_k"},      {16, WIDE, BLOCK_Q4_K, false, "few_q4_k"},
+        {33, WIDE, BLOCK_Q4_K, false, "prefill_q4_k"},   {16, NARROW, BLOCK_Q4_K, true, "decode4_q4_k"},
+        {17, NARROW, BLOCK_Q4_K, true, "dpas8_q4_k"},    {16, NARROW, BLOCK_Q4_K, false, "decode4_q4_k"},
+        {33, NARROW, BLOCK_Q4_K, false, "prefill8_q4_k"}};
+    uint64_t seed = testing_seed("launch families");
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        struct gpu_model *m = model_of(&seed, BLOCK_Q4_K, want[i].up, 256, 65);
+        struct launch_traits t = traits;
+        t.sub_group_sizes = want[i].sizes;
+        t.dpas = want[i].dpas;
+        assert_string_equal(kernel_of(m, &t, want[i].rows), want[i].name);
+        gpu_model_free(m);
+    }
+}
+
 /* Every kind has a name, and what it says of values is what its ops have. */
 static void table(void **state) {
     (void)state;
@@ -157,6 +212,7 @@ static void modules(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(fusion), cmocka_unit_test(mixed_heads),
-                                       cmocka_unit_test(table), cmocka_unit_test(modules)};
+                                       cmocka_unit_test(families), cmocka_unit_test(table),
+                                       cmocka_unit_test(modules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@ static uint32_t pick(uint64_t *seed, const uint32_t *from, uint32_t n) {
 }
 
 static bool with_factors;
+static uint32_t with_ff; /* the width of the feed-forward, if not 0 */
 static bool with_halves; /* heads that may be cut in two: not normed, pairs side by side */
 
 /* A random shape whose widths are multiples of what the types need. */
@@ -51,6 +52,7 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.n_ff = k        ? 256 * (1 + (uint32_t)testing_below(seed, 2))
              : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 20))
                       : 1 + (uint32_t)testing_below(seed, 300);
+    w.n_ff = with_ff != 0 ? with_ff : w.n_ff;
     w.vocab = 1 + (uint32_t)testing_below(seed, 300);
     w.bias = testing_below(seed, 2);
     w.norms = testing_below(seed, 2);
@@ -608,11 +610,16 @@ static void matrix_engine(void **state) {
     t.dpas = true;
     each_set("dpas8", &t, N_TYPES + 3, 10, 21);
     t.sub_group_sizes = 1u << 4 | 1u << 5;
-    each_set("dpas16", &t, N_TYPES + 3, 10, 37);
+    each_set("dealt16", &t, N_TYPES + 3, 9, 37);
+    with_ff = 2816; /* more segments than are in flight, and half of one */
+    each_set("dealt16, long rows", &t, N_TYPES + 3, 9, 20);
+    with_ff = 0;
+    each_set("dpas16", &t, N_TYPES + 3, 65, 80);
     t.threads = 4; /* the largest tiles */
     each_set("dpas16, many tokens", &t, N_TYPES + 3, 100, 140);
     t.threads = busy_traits.threads; /* groups of few panels */
-    each_set("dpas16, few tokens", &t, N_TYPES + 3, 9, 20);
+    each_set("dealt16, few panels", &t, N_TYPES + 3, 9, 20);
+    each_set("dpas16, few panels", &t, N_TYPES + 3, 65, 70);
 }
 
 #else
