@@ -117,12 +117,10 @@ INLINE int dot_add(char4 a, char4 b, int c) {
 
 /* ---- Intel's matrix engine, sub-groups of 16, two of which are a warp: mma.m16n8k32, one for each.
  *
- * The sub-group's b (32 x 16: item i has column i, four values of k in a word) is mma's A, its a (8 x 32:
- * item i has bytes 2 i, 2 i + 1 of each row) mma's B. Integers, so the order of the sums does not matter, nor
- * which row of A is which column of b: lanes 4 g .. of the own sub-group, which have columns 4 m .. (m = g %
- * 4), take rows 4 m and 4 m + 1, those 16 lanes further on 4 m + 2 and 4 m + 3. Words move between lanes in
- * rounds, in each of which every lane gives one word to one lane: 8 rounds for A, 2 + 4 for B, 8 for the
- * sums, of both sub-groups together. Intel's engine needs none of them. */
+ * The sub-group's b (32 x 16: item i has column i, four values of k in a word) is mma's A, of which column i
+ * is row i; its a (8 x 32: item i has bytes 2 i, 2 i + 1 of each row) is mma's B. Integers, so the order of
+ * the sums does not matter. A and the sums go through 256 words of local memory that each warp has: row i
+ * there is what lane i has. Intel's engine needs none of this. */
 typedef short short8 __attribute__((ext_vector_type(8)));
 typedef unsigned char uchar;
 typedef uchar uchar8 __attribute__((ext_vector_type(8)));
@@ -213,6 +211,45 @@ INLINE uint broadcast(uint x, uint from) {
     return (uint)from_lane((int)x, (lane_id() & 16u) + from);
 }
 
+#define WARPS 16
+static __attribute__((address_space(3))) int words_of_warps[WARPS * 256];
+
+/* Address of four words of a row, the first or the second: of every second four rows they change places, so
+ * that eight lanes that read or write four words of a row each never meet in a bank. */
+INLINE static uint words_at(uint row, uint second) {
+    uint warp = (uint)(ulong)words_of_warps + ((uint)__nvvm_read_ptx_sreg_tid_x() >> 5) * 1024;
+    return warp + row * 32 + (second ^ (row >> 2 & 1)) * 16;
+}
+
+struct rows {
+    int zero[4], one[4]; /* A of the mma of sub-group 0, and of 1 */
+};
+
+/* Not volatile: of the same weights A is made once. With FRAGMENTS word 2 q of k is where mma has word q, and
+ * word 2 q + 1 where it has q + 4: in B these lie beside each other. */
+INLINE static struct rows rows_of(int8 b, uint lane) {
+    struct rows r;
+    uint low = words_at(lane, 0), high = words_at(lane, 1);
+    uint zero = words_at(lane & 15, lane >> 4), one = words_at(16 + (lane & 15), lane >> 4);
+#if FRAGMENTS
+    int8 w = {b.s0, b.s2, b.s4, b.s6, b.s1, b.s3, b.s5, b.s7};
+#else
+    int8 w = b;
+#endif
+    __asm__("bar.warp.sync 0xffffffff;\n\t"
+            "st.shared.v4.b32 [%8], {%12, %13, %14, %15};\n\t"
+            "st.shared.v4.b32 [%9], {%16, %17, %18, %19};\n\t"
+            "bar.warp.sync 0xffffffff;\n\t"
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%10];\n\t"
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%4, %5, %6, %7}, [%11];"
+            : "=&r"(r.zero[0]), "=&r"(r.zero[1]), "=&r"(r.zero[2]), "=&r"(r.zero[3]), "=&r"(r.one[0]),
+              "=&r"(r.one[1]), "=&r"(r.one[2]), "=&r"(r.one[3])
+            : "r"(low), "r"(high), "r"(zero), "r"(one), "r"(w.s0), "r"(w.s1), "r"(w.s2), "r"(w.s3), "r"(w.s4),
+              "r"(w.s5), "r"(w.s6), "r"(w.s7));
+    return r;
+}
+
+#if !FRAGMENTS
 /* out[n] = in[(n + by) % 4] */
 INLINE static void rotate(int *x, uint by) {
     int a = x[0], b = x[1], c = x[2], d = x[3];
@@ -227,32 +264,6 @@ INLINE static void reverse(int *x) {
     x[3] = one;
 }
 
-/* Four words for rows 0 .. 3 of this lane's four lanes: row j's word q, of lane 4 g + j or, for j > 1, of the
- * lane 16 further on. */
-INLINE static void spread(const int *in, int *out, uint lane) {
-    uint q = lane & 3;
-    int x[4] = {in[0], in[1], in[2], in[3]};
-    rotate(x, q); /* to lane (j + n) % 4 in round n */
-    for (uint n = 0; n < 4; n++) {
-        uint j = (q - n) & 3;
-        out[n] = from_lane(x[n], ((lane & ~3u) | j) ^ (j & 2 ? 16u : 0u));
-    }
-    reverse(out); /* out[n] was of row (q - n) % 4, is of row (n + q) % 4 */
-    rotate(out, 0u - q);
-}
-
-struct rows {
-    int a0, a1, a2, a3, b0, b1, b2, b3; /* A of the own sub-group's mma, and of the other's */
-};
-
-INLINE static struct rows rows_of(int8 b, uint lane) {
-    int low[4] = {b.s0, b.s1, b.s2, b.s3}, high[4] = {b.s4, b.s5, b.s6, b.s7}, x[4], y[4];
-    spread(low, x, lane);
-    spread(high, y, lane);
-    return (struct rows){x[0], x[1], y[0], y[1], x[2], x[3], y[2], y[3]};
-}
-
-#if !FRAGMENTS
 INLINE static int joined(short low, short high) {
     return (int)((uint)(unsigned short)low | (uint)(unsigned short)high << 16);
 }
@@ -288,77 +299,60 @@ INLINE static void columns_of(short8 a, int *out, uint lane) {
 }
 #endif
 
-INLINE static void multiply(int a0, int a1, int a2, int a3, int b0, int b1, int *c) {
+INLINE static void multiply(const int *a, const int *b, int *c) {
     __asm__("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
             "{%10, %10, %10, %10};"
             : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
 }
 
 #if FRAGMENTS
 /* Modules of products: their a is always what read_us8 loaded, so it lies as mma's B from the beginning,
- * words q and q + 4 of row `lane / 4`, for mma 0 and for mma 1. */
+ * words 2 q and 2 q + 1 of row `lane / 4`, for mma 0 and for mma 1. */
 short8 read_rows(const __attribute__((address_space(3)))
                  ushort *p) __asm__("_Z30intel_sub_group_block_read_us8PU3AS3Kt");
 INLINE short8 read_rows(const __attribute__((address_space(3))) ushort *p) {
-    typedef const __attribute__((address_space(3))) int *words;
-    uint lane = lane_id(), at = (lane >> 2) * 8 + (lane & 3), mine = (uint)(ulong)p;
-    uint other = (uint)from_lane((int)mine, lane ^ 16);
+    typedef const __attribute__((address_space(3))) uint2 *words;
+    uint lane = lane_id(), mine = (uint)(ulong)p, other = (uint)from_lane((int)mine, lane ^ 16);
     words first = (words)(ulong)(lane < 16 ? mine : other), second = (words)(ulong)(lane < 16 ? other : mine);
-    int w[4] = {first[at], first[at + 4], second[at], second[at + 4]};
-    short8 r;
-    __builtin_memcpy(&r, w, sizeof r);
-    return r;
+    uint2 x = first[lane], y = second[lane];
+    return (short8)(uint4){x.x, x.y, y.x, y.y}; /* the same bits */
 }
 #endif
 
-/* The sums of both mma go through local memory, 320 words of each warp: row i there has the 8 sums of lane i.
- * Rows are 8 words, with 8 more after each four, and of every second four the halves change places: neither
- * the writers nor the readers then meet in a bank. */
-#define WARPS 16
-static __attribute__((address_space(3))) int sums_of_warps[WARPS * 320];
-
-INLINE static uint sums_row(uint row, uint word) {
-    return (row * 8 + row / 4 * 8 + (word ^ (row & 4))) * 4;
-}
-
-/* x, y: of the rows of mma 0 and 1 that this lane's four lanes have, the first and the second. */
+/* The 8 sums of each lane, of both mma: lane 4 g + q has those of rows g and g + 8 by columns 2 q and 2 q
+ * + 1. */
 INLINE static int8 gather(const int *zero, const int *one, uint lane) {
-    uint warp = (uint)(ulong)sums_of_warps + ((uint)__nvvm_read_ptx_sreg_tid_x() >> 5) * 1280;
-    uint m = lane >> 2 & 3, q = lane & 3, late = lane >= 16 ? 2 : 0;
-    uint to_zero = warp + sums_row(4 * m + late, 2 * q),
-         to_one = warp + sums_row(16 + 4 * m + (2 - late), 2 * q);
-    uint low = warp + sums_row(lane, 0), high = warp + sums_row(lane, 4);
+    uint g = lane >> 2, q = lane & 3;
+    uint to = words_at(g, q >> 1) + (q & 1) * 8, low = words_at(lane, 0), high = words_at(lane, 1);
     int r[8];
     __asm__ volatile("bar.warp.sync 0xffffffff;\n\t"
-                     "st.shared.v2.b32 [%8], {%12, %13};\n\t"
-                     "st.shared.v2.b32 [%8+32], {%14, %15};\n\t"
-                     "st.shared.v2.b32 [%9], {%16, %17};\n\t"
-                     "st.shared.v2.b32 [%9+32], {%18, %19};\n\t"
+                     "st.shared.v2.b32 [%8], {%11, %12};\n\t"
+                     "st.shared.v2.b32 [%8+256], {%13, %14};\n\t"
+                     "st.shared.v2.b32 [%8+512], {%15, %16};\n\t"
+                     "st.shared.v2.b32 [%8+768], {%17, %18};\n\t"
                      "bar.warp.sync 0xffffffff;\n\t"
-                     "ld.shared.v4.b32 {%0, %1, %2, %3}, [%10];\n\t"
-                     "ld.shared.v4.b32 {%4, %5, %6, %7}, [%11];"
+                     "ld.shared.v4.b32 {%0, %1, %2, %3}, [%9];\n\t"
+                     "ld.shared.v4.b32 {%4, %5, %6, %7}, [%10];"
                      : "=&r"(r[0]), "=&r"(r[1]), "=&r"(r[2]), "=&r"(r[3]), "=&r"(r[4]), "=&r"(r[5]),
                        "=&r"(r[6]), "=&r"(r[7])
-                     : "r"(to_zero), "r"(to_one), "r"(low), "r"(high), "r"(zero[0]), "r"(zero[1]),
-                       "r"(zero[2]), "r"(zero[3]), "r"(one[0]), "r"(one[1]), "r"(one[2]), "r"(one[3]));
+                     : "r"(to), "r"(low), "r"(high), "r"(zero[0]), "r"(zero[1]), "r"(zero[2]), "r"(zero[3]),
+                       "r"(one[0]), "r"(one[1]), "r"(one[2]), "r"(one[3]));
     return (int8){r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]};
 }
 
 int8 matrix_mad(short8 a, int8 b, int8 c) __asm__("_Z36intel_sub_group_i8_i8_matrix_mad_k32Dv8_sDv8_iS0_");
 INLINE int8 matrix_mad(short8 a, int8 b, int8 c) {
     uint lane = lane_id();
-    int second = lane >= 16;
     struct rows r = rows_of(b, lane);
-    int w[4], zero[4], one[4];
 #if FRAGMENTS
-    __builtin_memcpy(w, &a, sizeof w);
+    uint4 x = (uint4)a;
+    int w[4] = {(int)x.x, (int)x.y, (int)x.z, (int)x.w}, zero[4], one[4];
 #else
+    int w[4], zero[4], one[4];
     columns_of(a, w, lane);
 #endif
-    multiply(second ? r.b0 : r.a0, second ? r.b1 : r.a1, second ? r.b2 : r.a2, second ? r.b3 : r.a3, w[0],
-             w[1], zero);
-    multiply(second ? r.a0 : r.b0, second ? r.a1 : r.b1, second ? r.a2 : r.b2, second ? r.a3 : r.b3, w[2],
-             w[3], one);
+    multiply(r.zero, w, zero);
+    multiply(r.one, w + 2, one);
     return gather(zero, one, lane) + c;
 }
