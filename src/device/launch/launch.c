@@ -616,7 +616,9 @@ static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
 }
 
 static stator_status add_matmul(struct launch_list *b, uint32_t op) {
-    uint32_t rope = rope_of(b->g, op);
+    const uint32_t rope = rope_of(b->g, op);
+    if (rope == b->g->n_ops && launch_is_router(b, op))
+        return launch_router(b, op);
     return rope < b->g->n_ops ? launch_heads(b, op, rope) : launch_matmul(b, op);
 }
 

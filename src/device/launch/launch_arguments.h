@@ -97,6 +97,7 @@ struct launch_states {
     F(delta, DELTA)                                                                                          \
     F(gate, GATE)                                                                                            \
     F(attention, ATTENTION)                                                                                  \
+    F(router, ROUTER)                                                                                        \
     F(route, ROUTE)                                                                                          \
     F(group_slots, GROUP_SLOTS)                                                                              \
     F(near, NEAR)                                                                                            \

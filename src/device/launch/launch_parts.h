@@ -72,6 +72,8 @@ enum {
     LAUNCH_INDEX_KEYS,
     LAUNCH_INDEX_SCORES,
     LAUNCH_INDEX_CHOOSE,
+    LAUNCH_ROUTER,
+    LAUNCH_ROUTER8, /* for sub-groups of 8 */
     LAUNCH_ROUTE,
     LAUNCH_GROUP_SLOTS,
     LAUNCH_NEAR,
@@ -223,6 +225,10 @@ struct launch_experts_run {
 };
 bool launch_find_experts(const struct graph *g, const struct graph_op *o, uint64_t half_bytes,
                          struct launch_experts_run *r);
+/* launch_route.c: whether the op is a product of a router and one token, perhaps one with the op after it;
+ * the launch of such products. */
+bool launch_is_router(const struct launch_list *b, uint32_t op);
+stator_status launch_router(struct launch_list *b, uint32_t op);
 /* ROUTE and EXPERTS. */
 stator_status launch_route(struct launch_list *b, uint32_t op);
 stator_status launch_experts(struct launch_list *b, uint32_t op);

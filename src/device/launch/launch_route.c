@@ -8,6 +8,68 @@ uint32_t launch_experts_tile(const struct launch_list *b, const struct graph_exp
     return (uint64_t)b->rows * x->used <= x->experts ? 1 : OPENCL_DPAS_TILE;
 }
 
+/* Rows of a router: more are better read as those of any other product. */
+#define MOST_ROWS 1024u
+
+bool launch_is_router(const struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    if (b->rows > 1 || op >= b->g->tail || o->kind != GRAPH_MATMUL || o->epilogue != GRAPH_STORE ||
+        o->n_weights != 1 || o->wanted || o->factor[0] != GRAPH_NONE)
+        return false;
+    const struct graph_weight *w = &b->g->weights[o->weight[0]];
+    return w->packed && w->layout.type == BLOCK_F32 && w->n_pieces == 1 && w->layout.rows <= MOST_ROWS;
+}
+
+/* Whether the next op's rows go to the same value, and belong to no op before. */
+static bool has_second(const struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    return launch_is_router(b, op + 1) && o[1].in == o->in && o[1].out == o->out;
+}
+
+static bool is_second(const struct launch_list *b, uint32_t op) {
+    return op > 0 && launch_is_router(b, op - 1) && has_second(b, op - 1) && !is_second(b, op - 1);
+}
+
+static struct launch_at panels_at(const struct launch_list *b, const struct graph_op *o) {
+    const struct graph_piece *p = &b->g->weights[o->weight[0]].pieces[0];
+    return (struct launch_at){DEVICE_WEIGHTS, p->slice, p->offset};
+}
+
+stator_status launch_router(struct launch_list *b, uint32_t op) {
+    if (is_second(b, op))
+        return STATOR_OK; /* launched with the op before */
+    const bool two = has_second(b, op);
+    const struct graph_op *o = &b->g->ops[op], *second = o + two;
+    const struct panel_layout *l = &b->g->weights[o->weight[0]].layout;
+    const struct panel_layout *other = &b->g->weights[second->weight[0]].layout;
+    const uint32_t slots = OPENCL_GROUP / 64;
+    CHECK(l->cols == other->cols && l->panel_bytes == other->panel_bytes);
+    const bool eight = b->traits->sub_group_sizes & 1u << 3;
+    struct launch *launch = launch_add(b, eight ? LAUNCH_ROUTER8 : LAUNCH_ROUTER, op, OPENCL_GROUP,
+                                       l->panels + (two ? other->panels : 0));
+    launch_put_router(b, launch,
+                      &(struct launch_router_arguments){
+                          .in = launch_floats(b, o->in),
+                          .cols = l->cols,
+                          .w0 = panels_at(b, o),
+                          .w1 = panels_at(b, second),
+                          .panel = l->panel_bytes / sizeof(float),
+                          .rows0 = l->rows,
+                          .rows1 = two ? other->rows : 0,
+                          .out = launch_floats(b, o->out),
+                          .column0 = o->column[0],
+                          .column1 = second->column[0],
+                          .bias0 = launch_plain_weight(b, o->bias[0]),
+                          .bias1 = launch_plain_weight(b, second->bias[0]),
+                          .biased = (o->bias[0] != GRAPH_NONE ? OPENCL_BIAS(0) : 0) |
+                                    (two && second->bias[0] != GRAPH_NONE ? OPENCL_BIAS(1) : 0),
+                          .stage = (uint64_t)slots * 128 * PANEL_ROWS * sizeof(float),
+                          .x = (uint64_t)slots * KERNELS_SEGMENT * sizeof(float),
+                          .totals = slots * PANEL_ROWS * sizeof(float),
+                      });
+    return STATOR_OK;
+}
+
 stator_status launch_route(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_experts *x = &o->experts;

@@ -339,6 +339,20 @@
     X(BUFFER, const uint, scores)                                                                            \
     X(U32, stride)                                                                                           \
     X(U32, ratio) X(U32, keep) X(BUFFER, uint, list) X(U32, list_width) X(LOCAL, uint, count)
+#define KERNEL_ARGUMENTS_ROUTER(X)                                                                           \
+    X(BUFFER, const float, in)                                                                               \
+    X(U32, cols)                                                                                             \
+    X(BUFFER, const float, w0)                                                                               \
+    X(BUFFER, const float, w1)                                                                               \
+    X(U32, panel)                                                                                            \
+    X(U32, rows0)                                                                                            \
+    X(U32, rows1)                                                                                            \
+    X(BUFFER, float, out)                                                                                    \
+    X(U32, column0)                                                                                          \
+    X(U32, column1)                                                                                          \
+    X(BUFFER, const float, bias0)                                                                            \
+    X(BUFFER, const float, bias1)                                                                            \
+    X(U32, biased) X(LOCAL, float4, stage) X(LOCAL, float, x) X(LOCAL, float, totals)
 
 #define KERNEL_ARGUMENTS_ROUTE(X)                                                                            \
     X(BUFFER, const float, logits)                                                                           \

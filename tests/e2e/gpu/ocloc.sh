@@ -16,7 +16,7 @@ need_ocloc() { # DEVICE
 
 # table DEVICE...: of these.
 table() {
-    local some=(norm ends experts delta rule rule8 attention_f16 attention_any attention8_f16 attention8_any decode1_q4_k decode1_any wide1_f32 wide1_q4_k wide1_q6_k decode4_q4_0 decode4_k decode4_any prefill_k prefill_any prefill8_k prefill8_mxfp4
+    local some=(norm ends experts delta rule rule8 router router8 attention_f16 attention_any attention8_f16 attention8_any decode1_q4_k decode1_any wide1_f32 wide1_q4_k wide1_q6_k decode4_q4_0 decode4_k decode4_any prefill_k prefill_any prefill8_k prefill8_mxfp4
         decode1_q3_k decode1_k_all decode4_iq4_xs few_k few_q4_0 few_q2_k dealt16_q4_k dealt16_k dealt16_q4_1 prefill8_q2_k dpas8_k_all dpas16_k_all dpas16_iq2_s
         tower latent latent_f16 latent_q8_0 latent8_f32 latent8_q8_0 both_f16 both8_f16 both8_any each1_q8_0 each1_any each_q8_0 each_any each8_q8_0 each8_q4_k each_dpas8_q4_k each_dpas16_q4_k
         tiles64x8_f16 tiles64x16_f16 tiles32x8_f16 tiles32x16_f16 tiles32x8_q8_0_dpas tiles32x16_q8_0_dpas dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
