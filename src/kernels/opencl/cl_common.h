@@ -29,14 +29,27 @@ struct cl_forms {
     uint f32, q32, d32, s32, q256, d256, s256;
 };
 
-/* Group: the trees of `sums` sums of 128 lanes each, lane[sum][128]; ends with a barrier. */
+/* The tree of eight lanes that lie `apart`. */
+static inline float cl_sum8(local const float *lane, uint apart) {
+    float a = lane[0] + lane[4 * apart], b = lane[apart] + lane[5 * apart];
+    float c = lane[2 * apart] + lane[6 * apart], d = lane[3 * apart] + lane[7 * apart];
+    float even = a + c, odd = b + d;
+    return even + odd;
+}
+
+/* Group: the trees of `sums` sums of 128 lanes each, lane[sum][128]; ends with a barrier. An item adds up eight
+ * lanes, then sixteen, since a barrier takes longer than that. */
 static inline void cl_sum128(local float *lane, uint sums) {
-    for (uint bits = 7; bits-- > 0;) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = get_local_id(0); i < sums << bits; i += get_local_size(0)) {
-            uint at = (i >> bits) * 128 + (i & ((1u << bits) - 1));
-            lane[at] += lane[at + (1u << bits)];
-        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_local_id(0); i < 16 * sums; i += get_local_size(0)) {
+        local float *at = lane + i / 16 * 128 + i % 16;
+        *at = cl_sum8(at, 16);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_local_id(0); i < sums; i += get_local_size(0)) {
+        local float *at = lane + i * 128;
+        float even = cl_sum8(at, 2), odd = cl_sum8(at + 1, 2);
+        *at = even + odd;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }

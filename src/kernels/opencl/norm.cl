@@ -21,12 +21,19 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
     for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
         uint row = item / parts, begin = item % parts * part, end = min(begin + part, width);
         global const float *from = x + (gather == OPENCL_ROWS_GATHER ? rows[row] : row) * width;
+        /* An item's first value and weight come while the row is added up. */
+        uint first = min(begin + me, width - 1);
+        float value = from[first], by = weighs ? weight[first] : 1.0f;
         float r = cl_norm_factor(from, width, lane, inv_n, eps);
         for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
             uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = me; i < here; i += items) {
-                float y = from[at + i] * r * (weighs ? weight[at + i] : 1.0f);
+                if (at + i != first) {
+                    value = from[at + i];
+                    by = weighs ? weight[at + i] : 1.0f;
+                }
+                float y = value * r * by;
                 tile[i] = y;
                 global float *to = (global float *)(out + out_f32) + row * width + at + i;
                 if (out_has & OPENCL_F32) {
