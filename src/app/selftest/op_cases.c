@@ -290,6 +290,16 @@ static void build_matmul(struct op_graph *b) {
     graph_op_weight(&b->graph, op, m, NULL, 0);
 }
 
+/* Two of one value, which the GPU's kernels make together: of so many rows, and of 5. */
+static void build_two_matmuls(struct op_graph *b) {
+    const uint32_t rows = b->sizes->out, few = 5;
+    const struct gguf_tensor *m = add_matrix(b, b->sizes->in, rows);
+    const uint32_t in = add_input(b, b->sizes->in, graph_form_for(m)), out = add_output(b, rows + few);
+    graph_op_weight(&b->graph, add_op(b, GRAPH_MATMUL, in, out), m, NULL, 0);
+    graph_op_weight(&b->graph, add_op(b, GRAPH_MATMUL, in, out), add_matrix(b, b->sizes->in, few), NULL,
+                    rows);
+}
+
 /* Added to what is there, with a bias. */
 static void build_added_matmul(struct op_graph *b) {
     const struct gguf_tensor *m = add_matrix(b, b->sizes->in, b->sizes->out);
@@ -754,6 +764,7 @@ static void build_ngram_conv(struct op_graph *b) {
 static const struct op_case cases[] = {
     {"embedding", build_embedding, OP_CASES_BLOCKS, 1, {.in = 512}, {0}},
     {"matmul", build_matmul, OP_CASES_BLOCKS, 2, {.in = 768, .out = 301}, {.in = 2048, .out = 8192}},
+    {"matmul, two", build_two_matmuls, OP_CASES_BLOCKS, 48, {.in = 768, .out = 40}, {0}},
     {"matmul, added", build_added_matmul, OP_CASES_BLOCKS, 3, {.in = 256, .out = 40}, {0}},
     {"swiglu", build_swiglu, OP_CASES_BLOCKS, 4, {.in = 256, .out = 272}, {.in = 2048, .out = 4096}},
     {"geglu", build_geglu, OP_CASES_ONE, 5, {.in = 96, .out = 77}, {.in = 2048, .out = 4096}},

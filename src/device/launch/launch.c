@@ -615,6 +615,10 @@ static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     return rope;
 }
 
+bool launch_is_heads(const struct launch_list *b, uint32_t op) {
+    return rope_of(b->g, op) < b->g->n_ops;
+}
+
 static stator_status add_matmul(struct launch_list *b, uint32_t op) {
     const uint32_t rope = rope_of(b->g, op);
     if (rope == b->g->n_ops && launch_is_router(b, op))

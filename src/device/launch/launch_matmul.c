@@ -531,13 +531,17 @@ static struct launch_at counts_at(const struct launch_list *b, uint32_t arrivals
 struct plain_shape {
     uint32_t unit; /* panels */
     uint32_t panels;
+    uint32_t panels1; /* of weight 1, whose units come behind; 0: all units read both weights */
 };
 
 static bool plain_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t *first, uint32_t *end) {
     const struct plain_shape *s = shape;
-    (void)i;
-    *first = unit * s->unit;
-    *end = ARITH_MIN(*first + s->unit, s->panels);
+    const uint32_t units = (uint32_t)arith_ceil_div(s->panels, s->unit);
+    const bool second = s->panels1 > 0 && unit >= units;
+    if (s->panels1 > 0 && second != (i == 1))
+        return false;
+    *first = (second ? unit - units : unit) * s->unit;
+    *end = ARITH_MIN(*first + s->unit, second ? s->panels1 : s->panels);
     return true;
 }
 
@@ -593,18 +597,29 @@ static struct cut plain_cut(const struct launch_list *b, const struct graph_op *
     return (struct cut){each, 1};
 }
 
-/* o: the op, or what it does with one of its weights. */
-static stator_status launch_product(struct launch_list *b, uint32_t op, const struct graph_op *o) {
+/* Families whose kernels have registers for two products (CL_PAIRS). */
+static bool has_pairs(enum family family) {
+    return family == WIDE1 || family == PREFILL || family == DPAS16;
+}
+
+/* o: the op, or what it does with one of its weights; or, if it is not gated and has two, the products of it
+ * and of the next op, whose value is out1. */
+static stator_status launch_product(struct launch_list *b, uint32_t op, const struct graph_op *o,
+                                    uint32_t out1) {
     const struct graph_value *out = &b->g->values[o->out];
-    bool two = graph_op_gated(o);
-    CHECK(o->n_weights == (two ? 2 : 1));
+    const bool two = graph_op_gated(o), pair = !two && o->n_weights == 2;
+    CHECK(o->n_weights == (two || pair ? 2 : 1));
     struct scheme w = choose_scheme(b, o, false);
+    CHECK(!pair || has_pairs(w.family));
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
+    const struct panel_layout *other = &b->g->weights[o->weight[pair]].layout;
     uint32_t arrivals;
-    const struct cut cut = plain_cut(b, o, &w, layout->panels, &arrivals);
-    const struct plain_shape s = {.unit = cut.unit, .panels = layout->panels};
+    const struct cut cut = plain_cut(b, o, &w, layout->panels + (pair ? other->panels : 0), &arrivals);
+    const struct plain_shape s = {
+        .unit = cut.unit, .panels = layout->panels, .panels1 = pair ? other->panels : 0};
     const uint32_t mine = (two && w.family < PREFILL ? 2 : 1) * (cut.unit / cut.together);
-    uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
+    const uint32_t units =
+        (uint32_t)(arith_ceil_div(layout->panels, s.unit) + arith_ceil_div(s.panels1, s.unit));
     choose_tokens(b, o, &w, w.family < PREFILL || w.family == DPAS16 ? mine : 16,
                   cut.together == 1 ? units : UINT32_MAX);
     choose_group(b, o, &w, mine);
@@ -618,7 +633,7 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
                           &(struct launch_matmul_arguments){
                               .in = launch_source_of(b, o),
                               .w0 = launch_weight_of(b, o->weight[0], r.piece[0]),
-                              .w1 = launch_weight_of(b, o->weight[two], r.piece[two]),
+                              .w1 = launch_weight_of(b, o->weight[two || pair], r.piece[two || pair]),
                               .rows = layout->rows,
                               .unit = s.unit,
                               .first_unit = r.first_unit,
@@ -635,6 +650,10 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
                               .factor1 = launch_plain_weight(b, o->factor[1]),
                               .together = cut.together,
                               .arrivals = counts_at(b, arrivals),
+                              .rows1 = pair ? other->rows : 0,
+                              .out1 = pair ? launch_floats(b, out1) : launch_nowhere(),
+                              .out1_width = pair ? b->g->values[out1].width : 0,
+                              .column1 = o->column[pair],
                               .tile = ARITH_MAX(tile_bytes(b, o, &w, mine), 256 * sizeof(float)),
                               .work = work_bytes(b, o, &w, s.unit, 0),
                           });
@@ -642,10 +661,40 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     return STATOR_OK;
 }
 
+/* Whether a launch may have the op's product and another one. */
+static bool may_be_joined(const struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    return op < b->g->tail && o->kind == GRAPH_MATMUL && o->epilogue == GRAPH_STORE && o->n_weights == 1 &&
+           o->bias[0] == GRAPH_NONE && o->factor[0] == GRAPH_NONE && !o->wanted && !launch_is_router(b, op) &&
+           !launch_is_heads(b, op);
+}
+
+/* Whether the op's launch has the next one's product, too: both are of one value and one type, and store. */
+static bool joins_next(const struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    if (op + 1 >= b->g->tail || o[1].in != o->in || !may_be_joined(b, op) || !may_be_joined(b, op + 1))
+        return false;
+    return b->g->weights[o->weight[0]].layout.type == b->g->weights[o[1].weight[0]].layout.type &&
+           has_pairs(choose_scheme(b, o, false).family) && !(op > 0 && joins_next(b, op - 1));
+}
+
+static stator_status launch_pair_of(struct launch_list *b, uint32_t op) {
+    struct graph_op both = b->g->ops[op];
+    const struct graph_op *next = &b->g->ops[op + 1];
+    both.n_weights = 2;
+    both.weight[1] = next->weight[0];
+    both.column[1] = next->column[0];
+    return launch_product(b, op, &both, next->out);
+}
+
 stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     if (graph_op_gated(o))
-        return launch_product(b, op, o);
+        return launch_product(b, op, o, GRAPH_NONE);
+    if (op > 0 && joins_next(b, op - 1))
+        return STATOR_OK; /* launched with it */
+    if (joins_next(b, op))
+        return launch_pair_of(b, op);
     for (uint32_t i = 0; i < o->n_weights; i++) {
         struct graph_op one = *o;
         one.n_weights = 1;
@@ -657,7 +706,7 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
         one.bias[0] = o->bias[i];
         one.factor[0] = o->factor[i];
         one.column[0] = o->column[i];
-        stator_status st = launch_product(b, op, &one);
+        stator_status st = launch_product(b, op, &one, GRAPH_NONE);
         if (st != STATOR_OK)
             return st;
     }

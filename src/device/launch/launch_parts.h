@@ -62,7 +62,7 @@ enum {
     LAUNCH_ATTENTION8 = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* for sub-groups of 8 */
     LAUNCH_BOTH = LAUNCH_ATTENTION8 + KERNELS_KV_TYPES + 1,      /* to both sides: the same */
     LAUNCH_BOTH8 = LAUNCH_BOTH + KERNELS_KV_TYPES + 1,
-    LAUNCH_CHOSEN = LAUNCH_BOTH8 + KERNELS_KV_TYPES + 1,         /* to chosen blocks: the same */
+    LAUNCH_CHOSEN = LAUNCH_BOTH8 + KERNELS_KV_TYPES + 1, /* to chosen blocks: the same */
     LAUNCH_CHOSEN8 = LAUNCH_CHOSEN + KERNELS_KV_TYPES + 1,
     LAUNCH_LATENT = LAUNCH_CHOSEN8 + KERNELS_KV_TYPES + 1, /* by enum kernels_kv */
     LAUNCH_LATENT8 = LAUNCH_LATENT + KERNELS_KV_TYPES,
@@ -170,7 +170,10 @@ stator_status launch_keep(struct launch_list *b, uint32_t op);
  * tokens, or GRAPH_NONE. */
 void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale,
                  uint32_t pictures);
-/* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
+/* Whether the product's launch rotates and stores what it gives. */
+bool launch_is_heads(const struct launch_list *b, uint32_t op);
+/* The op `op`, perhaps with the one after it; with launch_heads, together with the op `rope` that rotates and
+ * stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);
 /* HEADS. */

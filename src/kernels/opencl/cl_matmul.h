@@ -18,6 +18,14 @@
 #define CL_DEALT CL_TILES
 #endif
 
+/* Whether a launch may have two products: of one type, where there are registers for it. (With it `few` took 210 us
+ * for the output matrix of 8B on an H200, and 155 without.) */
+#if defined(CL_WIDE) || CL_SUB_GROUP == 16 || (CL_TILES && !CL_SUB_GROUP && !defined(CL_ASKED))
+#define CL_PAIRS ((CL_TYPES & (CL_TYPES - 1ul)) == 0)
+#else
+#define CL_PAIRS 0
+#endif
+
 #if CL_DEALT /* tokens of a tile, or of a pass */
 #define CL_AT_ONCE split
 #else
@@ -70,7 +78,8 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(EACH)) {
 /* Units first_unit .. + units of the work, each of `unit` panels, which `together` groups share: if there are
  * several (decode), outputs are 256 of int8 forms, and the last group makes these; arrivals: for each unit, 0
  * before and after. split: how many segments of k are in flight at once (decode), or tokens of a pass or
- * tile. rows: of the weight (of both). Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without
+ * tile. rows: of the weight (of both). rows1 > 0: behind the units of w0 come those of w1, another matrix of so many
+ * rows, whose products go to out1 from column1 on; neither has a bias or a factor then. Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without
  * CL_TILES twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
@@ -96,10 +105,24 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
 #ifdef CL_FEW
     dealt = together == 1 ? tiles : 1;
 #endif
+    uint units0 = cl_ceil_div(u.panels, mine);
     for (uint item = get_group_id(0); item < units * together * dealt; item += get_num_groups(0)) {
         uint i = first_unit * together + item / dealt;
         u.panel = i * mine;
-        uint row = 16 * u.panel, here = min(16 * mine, rows - row);
+        uint end = rows;
+        if (CL_PAIRS && rows1 > 0) {
+            struct cl_weight a = CL_WEIGHT(w0), b = CL_WEIGHT(w1);
+            bool second = i >= units0;
+            u.w0 = second ? b : a;
+            u.panel = (second ? i - units0 : i) * mine;
+            end = second ? rows1 : rows;
+            u.panels = cl_ceil_div(end, 16);
+            plain.out.base = second ? (global uchar *)out1 : out;
+            plain.out.f32 = second ? 0 : out_f32;
+            plain.out.width = second ? out1_width : out_width;
+            plain.column = second ? column1 : column;
+        }
+        uint row = 16 * u.panel, here = min(16 * mine, end - row);
         gate.bias[0] = bias0 + row;
         gate.bias[1] = bias1 + row;
         gate.last = here - 1;

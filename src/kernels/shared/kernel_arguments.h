@@ -430,7 +430,11 @@
     X(U32, biased)                                                                                           \
     X(BUFFER, const float, factor0)                                                                          \
     X(BUFFER, const float, factor1)                                                                          \
-    X(U32, together) X(BUFFER, uint, arrivals) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+    X(U32, together)                                                                                         \
+    X(BUFFER, uint, arrivals)                                                                                \
+    X(U32, rows1)                                                                                            \
+    X(BUFFER, float, out1)                                                                                   \
+    X(U32, out1_width) X(U32, column1) X(LOCAL, float, tile) X(LOCAL, uchar, work)
 
 #define KERNEL_ARGUMENTS_HEADS(X)                                                                            \
     X(SOURCE, in)                                                                                            \
