@@ -216,15 +216,18 @@ static struct tile tile_of(enum family family, uint32_t set) {
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
-/* Tokens from which on, and up to which, the matrix engine with sub-groups of 16 has k dealt out to
- * sub-groups (DEALT16). Not where gate and up have different types: two sub-groups beside each other, which
- * may be one warp (tools/zecuda), would take different ways. */
-#define DEALT_LEAST 9
-#define DEALT_MOST  64
+/* Rows of a list that the matrix engine with sub-groups of 16 computes with k dealt out to sub-groups
+ * (DEALT16): more than these, of heads more than those, which are fewer groups, and at most DEALT_MOST.
+ * Below, `few` was faster on an H200. Not where gate and up have different types: two sub-groups beside each
+ * other, which may be one warp (tools/zecuda), would take different ways. */
+#define DEALT_ABOVE       16
+#define DEALT_HEADS_ABOVE 32
+#define DEALT_MOST        64
 
-static bool for_dealt(const struct graph_op *o, enum family many, uint32_t set, uint32_t rows) {
+static bool for_dealt(const struct graph_op *o, enum family many, uint32_t set, uint32_t rows, bool heads) {
     const bool mixed = set == SET_k && graph_op_gated(o);
-    return many == DPAS16 && set < SETS_FEW && !mixed && rows >= DEALT_LEAST && rows <= DEALT_MOST;
+    return many == DPAS16 && set < SETS_FEW && !mixed && rows <= DEALT_MOST &&
+           rows > (heads ? DEALT_HEADS_ABOVE : DEALT_ABOVE);
 }
 
 /* Whether the weights had better be read once for each eight tokens: for up to LAUNCH_FEW, and for twice as
@@ -255,7 +258,7 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
     w.family = prefill_family(b, set);
     if (rows == 1)
         w.family = decode1_family(b, set);
-    else if (for_dealt(o, w.family, set, rows))
+    else if (for_dealt(o, w.family, set, rows, heads))
         w.family = DEALT16;
     else if (for_few(b, o, w.family, set, rows))
         w.family = w.family == PREFILL8 || w.family == DPAS8 || set >= SET_k_all ? DECODE4 : FEW;

@@ -1,4 +1,4 @@
-/* Products of 9 to 64 tokens with the matrix engine and sub-groups of 16: a sub-group has 32 tokens and the
+/* Products of 17 to 64 tokens with the matrix engine and sub-groups of 16: a sub-group has 32 tokens and the
  * 16 rows of a panel. k is dealt out: its segments of 512 go to slots, whose totals meet in local memory and
  * are added in order, as in matmul_few.cl. The group stages the activations of all its segments, 256 columns
  * of each at a time. Compiled once per set of weight types (CL_TYPES, CL_NAME): integers, but not all K

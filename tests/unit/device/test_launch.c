@@ -150,14 +150,14 @@ static void families(void **state) {
         const char *name;
     } want[] = {
         {1, WIDE, BLOCK_Q4_K, true, "wide1_q4_k"},       {2, WIDE, BLOCK_Q4_K, true, "few_q4_k"},
-        {8, WIDE, BLOCK_Q4_K, true, "few_q4_k"},         {9, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},
-        {32, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},    {64, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},
-        {65, WIDE, BLOCK_Q4_K, true, "dpas16_q4_k"},     {16, WIDE, BLOCK_Q6_K, true, "few_k"},
-        {32, WIDE, BLOCK_Q6_K, true, "few_k"},           {33, WIDE, BLOCK_Q6_K, true, "dpas16_k"},
-        {1, WIDE, BLOCK_Q4_K, false, "wide1_q4_k"},      {16, WIDE, BLOCK_Q4_K, false, "few_q4_k"},
-        {33, WIDE, BLOCK_Q4_K, false, "prefill_q4_k"},   {16, NARROW, BLOCK_Q4_K, true, "decode4_q4_k"},
-        {17, NARROW, BLOCK_Q4_K, true, "dpas8_q4_k"},    {16, NARROW, BLOCK_Q4_K, false, "decode4_q4_k"},
-        {33, NARROW, BLOCK_Q4_K, false, "prefill8_q4_k"}};
+        {8, WIDE, BLOCK_Q4_K, true, "few_q4_k"},         {16, WIDE, BLOCK_Q4_K, true, "few_q4_k"},
+        {17, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},    {32, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},
+        {64, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},    {65, WIDE, BLOCK_Q4_K, true, "dpas16_q4_k"},
+        {16, WIDE, BLOCK_Q6_K, true, "few_k"},           {32, WIDE, BLOCK_Q6_K, true, "few_k"},
+        {33, WIDE, BLOCK_Q6_K, true, "dpas16_k"},        {1, WIDE, BLOCK_Q4_K, false, "wide1_q4_k"},
+        {16, WIDE, BLOCK_Q4_K, false, "few_q4_k"},       {33, WIDE, BLOCK_Q4_K, false, "prefill_q4_k"},
+        {16, NARROW, BLOCK_Q4_K, true, "decode4_q4_k"},  {17, NARROW, BLOCK_Q4_K, true, "dpas8_q4_k"},
+        {16, NARROW, BLOCK_Q4_K, false, "decode4_q4_k"}, {33, NARROW, BLOCK_Q4_K, false, "prefill8_q4_k"}};
     uint64_t seed = testing_seed("launch families");
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         struct gpu_model *m = model_of(&seed, BLOCK_Q4_K, want[i].up, 256, 65);

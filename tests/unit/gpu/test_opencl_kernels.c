@@ -610,15 +610,16 @@ static void matrix_engine(void **state) {
     t.dpas = true;
     each_set("dpas8", &t, N_TYPES + 3, 10, 21);
     t.sub_group_sizes = 1u << 4 | 1u << 5;
-    each_set("dealt16", &t, N_TYPES + 3, 9, 37);
-    with_ff = 2816; /* more segments than are in flight, and half of one */
-    each_set("dealt16, long rows", &t, N_TYPES + 3, 9, 20);
+    each_set("few beside dpas16", &t, N_TYPES, 9, 16);
+    each_set("dealt16", &t, N_TYPES + 3, 17, 48); /* heads from 33 on */
+    with_ff = 2816;                               /* more segments than are in flight, and half of one */
+    each_set("dealt16, long rows", &t, N_TYPES + 3, 17, 40);
     with_ff = 0;
     each_set("dpas16", &t, N_TYPES + 3, 65, 80);
     t.threads = 4; /* the largest tiles */
     each_set("dpas16, many tokens", &t, N_TYPES + 3, 100, 140);
     t.threads = busy_traits.threads; /* groups of few panels */
-    each_set("dealt16, few panels", &t, N_TYPES + 3, 9, 20);
+    each_set("dealt16, few panels", &t, N_TYPES + 3, 17, 40);
     each_set("dpas16, few panels", &t, N_TYPES + 3, 65, 70);
 }
 
