@@ -20,7 +20,7 @@
 
 /* Whether a launch may have two products: of one type, where there are registers for it. (With it `few` took 210 us
  * for the output matrix of 8B on an H200, and 155 without.) */
-#if defined(CL_WIDE) || CL_SUB_GROUP == 16 || (CL_TILES && !CL_SUB_GROUP && !defined(CL_ASKED))
+#if defined(CL_WIDE) || (CL_SUB_GROUP == 16 && !defined(CL_FEW)) || (CL_TILES && !CL_SUB_GROUP && !defined(CL_ASKED))
 #define CL_PAIRS ((CL_TYPES & (CL_TYPES - 1ul)) == 0)
 #else
 #define CL_PAIRS 0
