@@ -461,8 +461,8 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         c->tiled = 0;
         /* At least half of a tile, and tiles for a sixteenth of the device: they are that much faster. */
         uint64_t tiles = arith_ceil_div((uint64_t)c->n * group, ARITH_MAX(tile, 1u)) * a->kv_heads;
-        if (tile > 0 && !picture && !leaves_out(m->graph, c) && 2 * (uint64_t)c->n * group >= tile &&
-            16 * tiles >= enough) {
+        if (tile > 0 && !picture && 2 * (uint64_t)c->n * group >= tile && 16 * tiles >= enough &&
+            !leaves_out(m->graph, c)) {
             c->tiled = 1;
             c->queries = tile_of;
         }
