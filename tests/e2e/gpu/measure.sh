@@ -96,6 +96,7 @@ logits)
     while [ "\$1" != -o ]; do shift; done
     case "\$*" in *split=tensor*) echo $1 ;; *) echo bits ;; esac >"\$2"
     exit ;;
+plan) echo '{"devices": [{"share": {"exchanges_per_token": 9, "received_bytes_per_token": 700}}]}'; exit ;;
 esac
 [ -z "\$ZECUDA_TIMES" ] || echo "zecuda: device 0: 7 exchanges" >&2
 exec "$tmp/rows" \$rate "\$@"
@@ -119,10 +120,15 @@ test_splits_of_two_gpus_are_measured_beside_one() {
     printed '^\| tiny:q8_0 \| two, rows \| - \| - \| - \| - \|$'
     printed '^\| tiny:q8_0 \| two, tensor \| 1,600 = 1.60 \| 600 = 1.20 \| 160 = 1.60 \| 60 = 1.20 \|$'
     printed '^zecuda: device 0: 7 exchanges$'
+    printed '^tiny:q8_0, split tensor: 9 exchanges a token bring 700 bytes to a device, by the plan$'
+    ! grep -q 'four' "$tmp/out" || fail "rows of four GPUs, where there is one"
     split_programs more
+    sed -i 's/\*) echo "NVIDIA H200" ;;/*) for i in 1 2 3 4; do echo "NVIDIA H200"; done ;;/' "$tmp/bin/nvidia-smi"
     expect 1 measure --tables devices --devices-models tiny:q8_0 --bits-models bits:q8_0 --no-selftest
     printed 'two, layers: the same bits; two, tensor: OTHER BITS$'
     said 'these figures do not count'
+    printed '^\| tiny:q8_0 \| four, layers \| 1,100 = 1.10 \| - \| 110 = 1.10 \| - \|$'
+    printed '^\| tiny:q8_0 \| four in two groups \| 1,600 = 1.60 \| - \| 160 = 1.60 \| - \|$'
 }
 
 # A GPU that has room for a quarter of the model: each way has its rates, and llama.cpp keeps as many layers of experts as the plan has
