@@ -1,7 +1,8 @@
 /* A tensor split: every device of a group has a share of each of the group's layers. Of a matrix it has some
  * rows (outputs) with all of their columns, so no sum over k is cut and no bit depends on the split. Of
  * attention it has some heads, with the caches of their KV heads. What the next op needs as a whole, the
- * devices exchange (GRAPH_EXCHANGED).
+ * devices exchange (GRAPH_EXCHANGED): floats, or the int8 form that the op before has made of what only
+ * products read. Values with one scale are one device's then.
  *
  * Every device keeps the whole residual stream and computes the norms itself. Every device of the first group
  * has rows of the embedding, every one of the last group rows of the output matrix, and the last one gets the
