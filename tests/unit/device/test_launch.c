@@ -210,9 +210,34 @@ static void modules(void **state) {
     assert_true(opencl_n_modules == 0 || opencl_n_modules == LAUNCH_MODULES);
 }
 
+/* The bucket of a step of so many tokens. */
+static uint32_t bucket_of(uint32_t batch, uint32_t stream, uint32_t tokens) {
+    uint32_t bounds[LAUNCH_BUCKETS], i = 0;
+    const uint32_t n = launch_buckets(batch, stream, bounds);
+    while (i < n && bounds[i] < tokens)
+        i++;
+    assert_true(i < n);
+    return bounds[i];
+}
+
+/* What goes between the devices of a group lies the same way on all, though one has a list more. */
+static void packed(void **state) {
+    (void)state;
+    static const uint32_t batches[] = {1, 3, 16, 40, 100, 512}, streams[] = {2, 5, 17, 33, 41, 65, 300, 512};
+    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
+        for (size_t s = 0; s < sizeof streams / sizeof streams[0]; s++)
+            for (uint32_t t = 1; t <= batches[b]; t++) {
+                const struct graph g = {.want = {.batch = batches[b]}};
+                const struct graph_value v = {.packed = 3, .rows = 3 * batches[b]};
+                const uint32_t rows = launch_packed_rows(&g, &v, bucket_of(batches[b], 0, t));
+                assert_int_equal(rows, launch_packed_rows(&g, &v, bucket_of(batches[b], streams[s], t)));
+                assert_true(rows >= 3 * t && rows <= v.rows);
+            }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fusion), cmocka_unit_test(mixed_heads),
-                                       cmocka_unit_test(families), cmocka_unit_test(table),
-                                       cmocka_unit_test(modules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(packed),      cmocka_unit_test(fusion),
+                                       cmocka_unit_test(mixed_heads), cmocka_unit_test(families),
+                                       cmocka_unit_test(table),       cmocka_unit_test(modules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
