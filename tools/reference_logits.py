@@ -467,8 +467,16 @@ class Model:
             x = x + self.norm(self.product(gated, 'proj'), self.w('post_norm.weight'))
         return x * self.w('layer_output_scale.weight')[0] if self.has('layer_output_scale.weight') else x
 
+    def streams(self, ids):
+        x, self.kept = np.repeat(self.tensors['token_embd.weight'][ids][:, None], self.key('hyper_connection.count'), axis=1), {}
+        for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
+            x = self.streams_layer(x, i, ids)
+        return x
+
     def states(self, ids):
         """Behind the final norm."""
+        if self.key('hyper_connection.count'):
+            return self.mix(self.streams(ids), 'output_hc')[0]
         scale = np.sqrt(self.key('embedding_length')) if self.arch in GELU else self.key('embedding_scale', 1.0)
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
         self.kept, width = {}, self.key('embedding_length_per_layer_input', 0)
@@ -477,12 +485,6 @@ class Model:
             product = parts(x @ self.tensors['per_layer_model_proj.weight'].T / np.sqrt(x.shape[1]))
             own = parts(self.tensors['per_layer_token_embd.weight'][ids] * np.sqrt(width))
             self.layer_in = (self.norm(product, self.tensors['per_layer_proj_norm.weight']) + own) / np.sqrt(2)
-        streams = self.key('hyper_connection.count', 0)
-        if streams:
-            x = np.repeat(x[:, None], streams, axis=1)
-            for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
-                x = self.streams_layer(x, i, ids)
-            return self.mix(x, 'output_hc')[0]
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
             x = self.layer_of(x, i, residual)
         return self.norm(x, self.tensors['token_embd_norm.weight' if self.arch.startswith('lfm2') else 'output_norm.weight'])
@@ -523,12 +525,26 @@ class Model:
             ids.append(int(self.head(out[-1]).argmax()))
         return ids[-n:]
 
+    def guess_streams(self, ids, n):
+        """The same with streams: each of them meets the embedding, and they are the block's own state."""
+        last = self.key('block_count') - 1
+        t = lambda name: self.tensors['blk.%d.nextn.%s.weight' % (last, name)]
+        x, ids = self.streams(ids), list(ids)
+        for _ in range(n):
+            h = self.norm(x[:len(ids) - 1], t('hnorm').reshape(x.shape[1:]))
+            e = self.norm(self.tensors['token_embd.weight'][ids[1:]], t('enorm'))
+            pairs = np.concatenate([np.repeat(e[:, None], x.shape[1], axis=1), h], axis=2)
+            y = self.streams_layer(pairs @ t('eh_proj').T, last, ids)
+            x = np.vstack([x[:len(ids) - 1], y[-1:]])
+            ids.append(int(self.head(self.mix(y[-1:], 'blk.%d.nextn.hc_head' % last)[0]).argmax()))
+        return ids[-n:]
+
     def guesses(self, ids, new, n):
         """What greedy generation appends to ids, each new token followed by n guesses behind it."""
         ids, rows = list(ids), []
         for _ in range(new):
             ids.append(int(self.logits(ids)[-1].argmax()))
-            rows.append([ids[-1]] + self.guess(ids, n))
+            rows.append([ids[-1]] + (self.guess_streams if self.key('hyper_connection.count') else self.guess)(ids, n))
         return rows
 
 

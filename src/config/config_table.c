@@ -246,8 +246,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "Speculative decoding: draft tokens are tested in the step that computes the next "
                  "token. A draft token is accepted if it is the token that is sampled anyway, so no byte "
                  "depends on this. \"ngram\" continues as the text did after the longest ending that it "
-                 "had before. \"mtp\" uses the MTP head of a qwen35, qwen35moe, glm4moe, deepseek2 or "
-                 "nemotron_h_moe file. \"draft\" uses a small second model, `speculation.model`."},
+                 "had before. \"mtp\" uses the MTP head of a qwen35, qwen35moe, qwen4exp, glm4moe, deepseek2 "
+                 "or nemotron_h_moe file. \"draft\" uses a small second model, `speculation.model`."},
     [CONFIG_SPECULATION_TOKENS] =
         {KEY(speculation, tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_GUESSES,
          .default_text = "4", .unit = "tokens",

@@ -28,6 +28,11 @@
 #define STREAMS_OPS     6
 #define STREAMS_VALUES  6
 #define STREAMS_WEIGHTS 3
+/* More of an MTP head with hyper-connections: its last mix; and of each stream. */
+#define MIXED_OPS     8
+#define MIXED_VALUES  8
+#define MIXED_WEIGHTS 3
+#define STREAM_OPS    2
 
 #define VALUE_ALIGN 64
 
@@ -42,16 +47,18 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     const uint32_t experts = s->experts.count > 0, shared = shares > 0;
     const uint32_t copies = ARITH_MAX(shares, 1u), parts = stages * copies,
                    nextn = s->n_nextn > 0 ? copies : 0;
-    const uint32_t streams = s->streams.count > 0;
+    const uint32_t streams = s->streams.count > 0, each = s->streams.count;
     const uint32_t layers = (s->n_layers + (s->n_nextn > 0)) * copies;
     g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS + shared * SHARE_OPS) * layers +
-                 (OPS_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_OPS) * parts + nextn * NEXTN_OPS;
+                 (OPS_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_OPS) * parts +
+                 nextn * (NEXTN_OPS + streams * MIXED_OPS + each * (STREAM_OPS + 3 * shared));
     g->max_values =
         (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES + shared * SHARE_VALUES) * layers +
-        (VALUES_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_VALUES) * parts + nextn * NEXTN_VALUES;
+        (VALUES_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_VALUES) * parts +
+        nextn * (NEXTN_VALUES + streams * MIXED_VALUES + each * (1 + 2 * shared));
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
                      (WEIGHTS_OUTSIDE + shared * SHARE_OUTSIDE + streams * STREAMS_WEIGHTS) * parts +
-                     nextn * NEXTN_WEIGHTS + s->n_factors * copies;
+                     nextn * (NEXTN_WEIGHTS + streams * MIXED_WEIGHTS + each) + s->n_factors * copies;
     g->max_cached = CACHES_PER_LAYER * layers + copies; /* n-grams are of one layer */
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);

@@ -204,6 +204,7 @@ struct graph_norm {
     uint32_t parts;  /* NORM: parts of a row that are normed separately, with the same weights; 0 means 1 */
     bool centred;    /* NORM: a layer norm, with a bias */
     bool apart;      /* NORM: parts have weights of their own */
+    uint32_t first;  /* PAIR: the hidden state is these columns of its row, from `first` on */
 };
 
 /* Rows of `in`: heads of q, then of k, dim_k wide each, then of v, dim_v wide. */

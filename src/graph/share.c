@@ -64,11 +64,16 @@ static struct heads own_heads(const struct sharing *s, uint32_t heads, uint32_t 
     return heads_of(heads, kv_heads, &s->g->want.share, s->g->want.share.index);
 }
 
+/* Rows of a matrix; of one that another product has cut already, all rows of its tensor. */
+static uint32_t rows_in_all(const struct graph_weight *w) {
+    return w->cut ? (uint32_t)w->tensor->ne[1] : w->layout.rows;
+}
+
 /* Rows of a matrix before those of device `index`, in units of so many rows. */
 static uint32_t row_of(const struct graph_weight *w, uint32_t unit, const struct graph_share *share,
                        uint32_t index) {
-    const uint32_t units = (uint32_t)arith_ceil_div(w->layout.rows, unit);
-    return ARITH_MIN(begin_of(units, share, index) * unit, w->layout.rows);
+    const uint32_t rows = rows_in_all(w);
+    return ARITH_MIN(begin_of((uint32_t)arith_ceil_div(rows, unit), share, index) * unit, rows);
 }
 
 /* Values of a row that have one scale; 0: there is not one int8 form. */
@@ -96,7 +101,7 @@ static uint32_t rows_together(const struct sharing *s, const struct graph_op *op
     const uint32_t fine = graph_weight_together(w);
     const bool opens = graph_op_activated(op) || (op->kind == GRAPH_EXPERTS && graph_op_opens_experts(op));
     const uint32_t unit = opens ? scaled_together(s->g->values[op->out].forms) : 0;
-    if (unit == 0 || unit % fine != 0 || w->layout.rows % unit != 0)
+    if (unit == 0 || unit % fine != 0 || rows_in_all(w) % unit != 0)
         return fine;
     return divides_as_well(w, &s->g->want.share, unit, fine) ? unit : fine;
 }

@@ -610,6 +610,32 @@ static const struct peer_model peer_models[] = {
      .top_k = 40,
      .ratio = 4,
      .ngram = {1, 3, 3, 32, 4, 97, 7}},
+    {"qwen4exp-nextn",
+     "qwen4exp",
+     4,
+     96,
+     0,
+     4,
+     2,
+     32,
+     200,
+     .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_NO_PRE_NORMS | PEER_SHARED_ROUTER | PEER_UNTIED | PEER_NEXTN,
+     .experts = 4,
+     .used = 2,
+     .expert_ff = 32,
+     .shared_ff = 32,
+     .key_heads = 2,
+     .value_heads = 4,
+     .state = 32,
+     .taps = 4,
+     .streams = 3,
+     .rank = 32,
+     .index_heads = 2,
+     .index_dim = 32,
+     .top_k = 16,
+     .ratio = 4,
+     .ngram = {1, 3, 2, 32, 3, 60, 5}},
     {"gemma-embedding-odd", "gemma-embedding", 8, 160, 224, 5, 1, 32, 300,
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS, .pooling = 1,
      .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
@@ -1292,8 +1318,11 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
         return;
     peer_matrix(&p, "nextn.eh_proj.weight", 2 * m->embd, m->embd);
     peer_vector(&p, "nextn.enorm.weight", m->embd, 1);
-    peer_vector(&p, "nextn.hnorm.weight", m->embd, 1);
-    peer_vector(&p, "nextn.shared_head_norm.weight", m->embd, 1);
+    peer_vector(&p, "nextn.hnorm.weight", (uint64_t)m->embd * (m->streams > 0 ? m->streams : 1), 1);
+    if (m->streams > 0)
+        peer_mix(&p, "nextn.hc_head", 0);
+    else
+        peer_vector(&p, "nextn.shared_head_norm.weight", m->embd, 1);
     peer_layer(&p);
 }
 

@@ -23,12 +23,13 @@ struct parts {
     uint32_t state;  /* cache of all delta-net layers, or of all gated convolutions */
     uint32_t ngrams; /* cache of the convolution of n-gram embeddings */
     uint32_t hidden; /* cache of the MTP head: the state behind the final norm of a sequence's last token */
-    uint32_t index;    /* cache of the indexer's keys */
-    uint32_t layer_in; /* value: what each layer gets of the token's embeddings; GRAPH_NONE: nothing */
-    uint32_t kept;     /* value: rows of such states of all sequences */
-    uint32_t guesses;  /* value: the block's residual stream */
-    bool nextn;        /* what is built is that block */
-    bool pictures;     /* tokens of a picture see each other (where want.whole_pictures) */
+    uint32_t index;  /* cache of the indexer's keys */
+    uint32_t layer_in;  /* value: what each layer gets of the token's embeddings; GRAPH_NONE: nothing */
+    uint32_t kept;      /* value: rows of such states of all sequences */
+    uint32_t guesses;   /* value: the block's residual stream */
+    uint32_t guess_mix; /* value: with hyper-connections, the last mix of it */
+    bool nextn;         /* what is built is that block */
+    bool pictures;      /* tokens of a picture see each other (where want.whole_pictures) */
 };
 
 /* Caches, angles, the residual stream, and what it begins with: the embedding, or the device before. Caches
@@ -154,6 +155,8 @@ void parts_inject(struct parts *p, uint32_t layer);
 void parts_nextn_begin(struct parts *p);
 void parts_nextn_block(struct parts *p);
 void parts_nextn_tail(struct parts *p);
+/* The wanted rows of p->x, normed or (norm NULL) as they are. */
+void parts_gather(struct parts *p, uint32_t out, const struct gguf_tensor *norm);
 /* Norm of the wanted rows, output matrix, picks. */
 void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gguf_tensor *output);
 

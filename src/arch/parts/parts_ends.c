@@ -65,6 +65,10 @@ static void add_norm(const struct parts *p, enum graph_kind kind, uint32_t layer
     graph_op_weight(p->g, op, weight, NULL, 0);
 }
 
+void parts_gather(struct parts *p, uint32_t out, const struct gguf_tensor *norm) {
+    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, out, norm);
+}
+
 void parts_center(struct parts *p, uint32_t layer) {
     graph_add_op(p->g, GRAPH_CENTER, layer, p->x, p->x)->norm = parts_norm_of(p->s, p->s->n_embd);
 }

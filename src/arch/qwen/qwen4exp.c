@@ -43,6 +43,21 @@ static const struct shape_place layer[] = {
     PARTS_SHARED_ROUTER,
 };
 
+static const struct shape_place nextn[] = {
+    {SHAPE_LAYER(nextn.pair), .name = "nextn.eh_proj.weight", .cols = SHAPE_TWO_EMBD, .rows = SHAPE_EMBD},
+    {SHAPE_LAYER(nextn.enorm), .name = "nextn.enorm.weight", .cols = SHAPE_EMBD},
+    {SHAPE_LAYER(nextn.hnorm), .name = "nextn.hnorm.weight", .cols = SHAPE_STREAMS_EMBD},
+    {SHAPE_LAYER(nextn.mix.norm), .name = "nextn.hc_head_norm.weight", .cols = SHAPE_STREAMS_EMBD},
+    {SHAPE_LAYER(nextn.mix.down), .name = "nextn.hc_head_down.weight", .cols = SHAPE_STREAMS_EMBD,
+     .rows = SHAPE_STREAMS_RANK},
+    {SHAPE_LAYER(nextn.mix.up), .name = "nextn.hc_head_up.weight", .cols = SHAPE_STREAMS_RANK,
+     .rows = SHAPE_STREAMS_EMBD},
+    {SHAPE_LAYER(nextn.embed), .name = "nextn.embed_tokens.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB,
+     .optional = true},
+    {SHAPE_LAYER(nextn.head), .name = "nextn.shared_head_head.weight", .cols = SHAPE_EMBD,
+     .rows = SHAPE_VOCAB, .optional = true},
+};
+
 static const struct shape_place global[] = {
     {SHAPE_GLOBAL(ngram_table), .name = "per_layer_token_embd.weight", .cols = SHAPE_NGRAM_DIM,
      .rows = SHAPE_NGRAM_ROWS, .optional = true}, /* parts_check_ngram */
@@ -92,6 +107,7 @@ static void build(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
     parts_delta_begin(&p);
+    parts_nextn_begin(&p);
     parts_ngram_begin(&p);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
@@ -107,10 +123,11 @@ static void build(struct graph *g, const struct shape *s) {
     parts_end(&p);
 }
 
-const struct arch arch_qwen4exp = {.name = "qwen4exp",
-                                   .models = "Qwen3.8-Flash-Next (125B-A6B)",
-                                   .tensors = {SHAPE_TABLE(layer, global)},
-                                   .read = read,
-                                   .build = build,
-                                   .check = parts_check_ngram,
-                                   .layer = {.ops = 34, .values = 29, .weights = 40}};
+const struct arch arch_qwen4exp = {
+    .name = "qwen4exp",
+    .models = "Qwen3.8-Flash-Next (125B-A6B)",
+    .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
+    .read = read,
+    .build = build,
+    .check = parts_check_ngram,
+    .layer = {.ops = 34, .values = 29, .weights = 40}};

@@ -14,7 +14,8 @@ static float *state_of(const struct member *m, const struct graph_op *op, const 
 
 /* The state before the chunk's token i. */
 static const float *state_before(const struct member *m, const struct graph_op *op,
-                                 const struct step_chunk *c, uint32_t i, uint32_t width) {
+                                 const struct step_chunk *c, uint32_t i) {
+    const uint32_t width = m->g->values[op->in].width;
     if (i > 0)
         return value_f32(m, op->in) + (size_t)(c->first + i - 1) * width;
     if (c->hidden == 0)
@@ -47,7 +48,7 @@ void cpu_nextn_pair(const struct member *m, const struct graph_op *op) {
             embed(m, op, t, y);
         m->d->kernels.rms_norm(y, y, plain_weight(m, op->weight[norms]), width, op->norm.inv_width,
                                op->norm.eps);
-        m->d->kernels.rms_norm(y + width, state_before(m, op, c, t - c->first, width),
+        m->d->kernels.rms_norm(y + width, state_before(m, op, c, t - c->first) + op->norm.first,
                                plain_weight(m, op->weight[norms + 1]), width, op->norm.inv_width,
                                op->norm.eps);
         quantise_row(m, out, &a, t, y);

@@ -31,6 +31,8 @@ stator_status launch_pair(struct launch_list *b, uint32_t op) {
                         .cache = state.cache,
                         .embedding_weight = launch_plain_weight(b, o->weight[norms]),
                         .state_weight = launch_plain_weight(b, o->weight[norms + 1]),
+                        .states_width = b->g->values[o->in].width,
+                        .states_first = o->norm.first,
                         .out = launch_forms_of(b, o->out, out->forms),
                         .inv_n = o->norm.inv_width,
                         .eps = o->norm.eps,

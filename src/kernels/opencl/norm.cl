@@ -114,7 +114,8 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void center(CL_ARGUMENTS(C
 }
 
 /* Pairs of a token's embedding, which is in the floats of out already, and the state before it, both normed.
- * A group per half of a row. Local memory as above. */
+ * A group per half of a row. The state is columns states_first .. of a row of states_width. Local memory as
+ * above. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_pair(CL_ARGUMENTS(PAIR)) {
     uint width = out_width / 2;
     uint me = get_local_id(0), items = get_local_size(0);
@@ -127,11 +128,12 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_pair(CL_ARGUMENT
         if (first > 0) {
             weight = state_weight;
             if (t > c->first)
-                from = states + (t - 1) * width;
+                from = states + (t - 1) * states_width;
             else if (c->hidden == 0)
                 from = (global const float *)(state + cl_table(step, cache, c->slot)[0] * block_bytes);
             else
-                from = kept + (c->slot * kept_rows + c->hidden - 1) * width;
+                from = kept + (c->slot * kept_rows + c->hidden - 1) * states_width;
+            from += states_first;
         }
         float r = cl_norm_factor(from, width, lane, inv_n, eps);
         for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {

@@ -219,6 +219,8 @@
     X(U32, cache)                                                                                            \
     X(BUFFER, const float, embedding_weight)                                                                 \
     X(BUFFER, const float, state_weight)                                                                     \
+    X(U32, states_width)                                                                                     \
+    X(U32, states_first)                                                                                     \
     X(FORMS, out) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_KEEP(X)                                                                             \

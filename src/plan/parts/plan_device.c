@@ -389,8 +389,9 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
     if (f->host_memory && s->n_devices > 1)
         *bytes += step_bytes;
     if (last)
-        *bytes += arith_must_mul((uint64_t)want->logits_rows * shape_row_width(s->shape), 4) +
-                  arith_must_mul((uint64_t)guess_rows(want) * want->sequences * s->shape->n_embd, 4);
+        *bytes +=
+            arith_must_mul((uint64_t)want->logits_rows * shape_row_width(s->shape), 4) +
+            arith_must_mul((uint64_t)guess_rows(want) * want->sequences * shape_stream_width(s->shape), 4);
     if (!f->host_memory)
         *bytes = arith_must_add(*bytes, s->config.memory.driver_reserve);
     return STATOR_OK;

@@ -91,6 +91,7 @@ int main(void) {
         {"qwen35moe", right, NULL, NULL, (void *)(uintptr_t) "qwen35moe-nextn"},
         {"glm4moe", right, NULL, NULL, (void *)(uintptr_t) "glm4moe-nextn"},
         {"deepseek2", right, NULL, NULL, (void *)(uintptr_t) "deepseek2-nextn"},
+        {"qwen4exp", right, NULL, NULL, (void *)(uintptr_t) "qwen4exp-nextn"},
         {"nemotron_h_moe", right, NULL, NULL, (void *)(uintptr_t) "nemotron_h_moe-nextn"},
         {"nemotron_h_moe, narrow experts", right, NULL, NULL,
          (void *)(uintptr_t) "nemotron_h_moe-latent-nextn"},
