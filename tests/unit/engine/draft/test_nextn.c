@@ -67,22 +67,28 @@ static void refusals(void **state) {
     }
 }
 
-/* The norm before the experts of a head in one layer. */
-static void refusal_of_both(void **state) {
+/* A tensor that only some heads have: the norm before the experts of a head in one layer, the last mix of
+ * streams, the norm of all streams. */
+static void refusals_of_own(void **state) {
     (void)state;
     static const char *const mtp[] = {"speculation.mode=mtp", NULL};
-    static const char *const missing[] = {"tensor 'blk.4.post_attention_norm.weight' is missing", NULL};
-    const struct peer_model *m = peer_models;
-    struct gguf_writer w = gguf_writer_new();
-    char path[GGUF_WRITER_PATH];
-    while (strcmp(m->name, "nemotron_h_moe-nextn") != 0)
-        m++;
-    w.drop[0] = "blk.4.post_attention_norm.weight";
-    peer_model_write(&w, m, BLOCK_F32);
-    assert_true(gguf_writer_finish(&w));
-    assert_non_null(gguf_writer_memory_path(&w, path));
-    refused(path, mtp, STATOR_BAD_MODEL, missing);
-    gguf_writer_free(&w);
+    static const char *const cases[][2] = {{"nemotron_h_moe-nextn", "blk.4.post_attention_norm.weight"},
+                                           {"qwen4exp-nextn", "blk.4.nextn.hc_head_up.weight"},
+                                           {"qwen4exp-nextn", "blk.4.nextn.hnorm.weight"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char missing[96], path[GGUF_WRITER_PATH];
+        snprintf(missing, sizeof missing, "tensor '%s' is missing", cases[i][1]);
+        const char *const what[] = {missing, NULL};
+        const struct peer_model *m = peer_model_named(cases[i][0]);
+        assert_non_null(m);
+        struct gguf_writer w = gguf_writer_new();
+        w.drop[0] = cases[i][1];
+        peer_model_write(&w, m, BLOCK_F32);
+        assert_true(gguf_writer_finish(&w));
+        assert_non_null(gguf_writer_memory_path(&w, path));
+        refused(path, mtp, STATOR_BAD_MODEL, what);
+        gguf_writer_free(&w);
+    }
 }
 
 int main(void) {
@@ -97,7 +103,7 @@ int main(void) {
          (void *)(uintptr_t) "nemotron_h_moe-latent-nextn"},
         {"with factors", right, NULL, NULL, (void *)(uintptr_t) "qwen35-scales-nextn"},
         cmocka_unit_test(refusals),
-        cmocka_unit_test(refusal_of_both),
+        cmocka_unit_test(refusals_of_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
