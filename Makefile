@@ -179,7 +179,7 @@ $(BUILD)/embed_modules: tools/embed_modules.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) -std=c11 $(WARNINGS) -O2 -o $@ $< -Wl,-Bstatic -lzstd -Wl,-Bdynamic
 
-$(MODULES): $(SPIRV) $(BUILD)/embed_modules
+$(MODULES): $(SPIRV) $(BUILD)/embed_modules src/kernels/opencl/modules.def
 	@mkdir -p $(@D)
 	$(if $(CL_MISSING),@echo "  GPU kernels are left out ($(CL_MISSING)): CPU only")
 	$(Q)$(BUILD)/embed_modules $(@:.o=.c) "$(CL_MISSING)" $(sort $(SPIRV))

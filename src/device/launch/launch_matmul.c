@@ -10,6 +10,7 @@
 enum {
 #define SET(set, types, ...) SET_##set,
     OPENCL_SETS_FEW(SET, ) SETS_FEW,
+    SETS_DEALT = SET_q2_k,
     SET_k_all = SETS_FEW,
     SETS_INTEGER,
     SET_LAST_INTEGER = SETS_INTEGER - 1,
@@ -226,7 +227,7 @@ static struct tile tile_of(enum family family, uint32_t set) {
 
 static bool for_dealt(const struct graph_op *o, enum family many, uint32_t set, uint32_t rows, bool heads) {
     const bool mixed = set == SET_k && graph_op_gated(o);
-    return many == DPAS16 && set < SETS_FEW && !mixed && rows <= DEALT_MOST &&
+    return many == DPAS16 && set < SETS_DEALT && !mixed && rows <= DEALT_MOST &&
            rows > (heads ? DEALT_HEADS_ABOVE : DEALT_ABOVE);
 }
 
@@ -298,11 +299,12 @@ static uint32_t wide_places(const struct tile *tile, const struct graph_op *o, u
     return (uint32_t)arith_ceil_div(panels, graph_op_gated(o) ? 1 : tile->rows) * (tokens / tile->each);
 }
 
-/* Tokens of a tile of DPAS16, a power of 2: so many that a group has all its places at once, that it fits
- * into local memory, and that `units` of tiles are enough groups for the device. */
+/* Tokens of a tile of DPAS16, a power of 2: so many that half of the largest group has all its places at once
+ * (while one group stages, another one multiplies), that it fits into local memory, and that `units` of tiles
+ * are enough groups for the device. */
 static uint32_t wide_tokens(const struct launch_list *b, const struct graph_op *o, const struct tile *tile,
                             uint32_t panels, uint32_t units) {
-    const uint32_t rows = rows_of(b, o), most = ARITH_MIN(b->traits->max_group, MOST_ITEMS) / 16;
+    const uint32_t rows = rows_of(b, o), most = ARITH_MIN(b->traits->max_group, MOST_ITEMS / 2) / 16;
     uint32_t tokens = o->kind == GRAPH_EXPERTS ? OPENCL_DPAS_TILE : tile->tokens;
     while (tokens > tile->each &&
            (tokens / 2 >= rows || wide_places(tile, o, panels, tokens) > most ||

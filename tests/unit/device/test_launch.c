@@ -122,8 +122,9 @@ static void mixed_heads(void **state) {
     gpu_model_free(m);
 }
 
-/* The kernel of gate and up in a step of so many tokens. */
-static const char *kernel_of(const struct gpu_model *m, const struct launch_traits *t, uint32_t rows) {
+/* The kernel of gate and up in a step of so many tokens; heads: of q, k and v. */
+static const char *kernel_of(const struct gpu_model *m, const struct launch_traits *t, uint32_t rows,
+                             bool heads) {
     uint32_t n = 0;
     stator_error e = {0};
     assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, NULL, &n, &e), STATOR_OK);
@@ -131,9 +132,13 @@ static const char *kernel_of(const struct gpu_model *m, const struct launch_trai
     assert_non_null(l);
     assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, l, &n, &e), STATOR_OK);
     const char *name = NULL;
-    for (uint32_t i = 0; i < n; i++)
-        if (m->graph.ops[l[i].op].kind == GRAPH_MATMUL && m->graph.ops[l[i].op].epilogue == GRAPH_SWIGLU)
-            name = launch_kernels[l[i].kernel].name;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct graph_op *o = &m->graph.ops[l[i].op];
+        const char *kernel = launch_kernels[l[i].kernel].name;
+        if (o->kind == GRAPH_MATMUL &&
+            (heads ? strstr(kernel, "_heads") != NULL : o->epilogue == GRAPH_SWIGLU))
+            name = kernel;
+    }
     free(l);
     assert_non_null(name);
     return name;
@@ -145,26 +150,37 @@ static void families(void **state) {
     (void)state;
     enum { WIDE = 1u << 4 | 1u << 5, NARROW = 1u << 3 | WIDE };
     static const struct {
-        uint32_t rows, sizes, up;
+        uint32_t rows, sizes, gate, up;
         bool dpas;
-        const char *name;
-    } want[] = {
-        {1, WIDE, BLOCK_Q4_K, true, "wide1_q4_k"},       {2, WIDE, BLOCK_Q4_K, true, "few_q4_k"},
-        {8, WIDE, BLOCK_Q4_K, true, "few_q4_k"},         {16, WIDE, BLOCK_Q4_K, true, "few_q4_k"},
-        {17, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},    {32, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},
-        {64, WIDE, BLOCK_Q4_K, true, "dealt16_q4_k"},    {65, WIDE, BLOCK_Q4_K, true, "dpas16_q4_k"},
-        {16, WIDE, BLOCK_Q6_K, true, "few_k"},           {32, WIDE, BLOCK_Q6_K, true, "few_k"},
-        {33, WIDE, BLOCK_Q6_K, true, "dpas16_k"},        {1, WIDE, BLOCK_Q4_K, false, "wide1_q4_k"},
-        {16, WIDE, BLOCK_Q4_K, false, "few_q4_k"},       {33, WIDE, BLOCK_Q4_K, false, "prefill_q4_k"},
-        {16, NARROW, BLOCK_Q4_K, true, "decode4_q4_k"},  {17, NARROW, BLOCK_Q4_K, true, "dpas8_q4_k"},
-        {16, NARROW, BLOCK_Q4_K, false, "decode4_q4_k"}, {33, NARROW, BLOCK_Q4_K, false, "prefill8_q4_k"}};
+        const char *name, *heads;
+    } want[] = {{1, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "wide1_q4_k", "wide1_q8_0_heads"},
+                {2, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "few_q4_k", "few_q8_0_heads"},
+                {16, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "few_q4_k", "few_q8_0_heads"},
+                {17, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "dealt16_q4_k", "few_q8_0_heads"},
+                {32, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "dealt16_q4_k", "few_q8_0_heads"},
+                {33, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "dealt16_q4_k", "dealt16_q8_0_heads"},
+                {64, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "dealt16_q4_k", "dealt16_q8_0_heads"},
+                {65, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, true, "dpas16_q4_k", "dpas16_q8_0_heads"},
+                /* Types of which dealt16 has no module, or which differ. */
+                {32, WIDE, BLOCK_Q2_K, BLOCK_Q2_K, true, "few_q2_k", "few_q8_0_heads"},
+                {33, WIDE, BLOCK_Q2_K, BLOCK_Q2_K, true, "dpas16_q2_k", "dealt16_q8_0_heads"},
+                {32, WIDE, BLOCK_Q4_K, BLOCK_Q6_K, true, "few_k", "few_q8_0_heads"},
+                {33, WIDE, BLOCK_Q4_K, BLOCK_Q6_K, true, "dpas16_k", "dealt16_q8_0_heads"},
+                {1, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, false, "wide1_q4_k", "wide1_q8_0_heads"},
+                {16, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, false, "few_q4_k", "few_q8_0_heads"},
+                {33, WIDE, BLOCK_Q4_K, BLOCK_Q4_K, false, "prefill_q4_k", "prefill_q8_0_heads"},
+                {16, NARROW, BLOCK_Q4_K, BLOCK_Q4_K, true, "decode4_q4_k", "decode4_q8_0_heads"},
+                {17, NARROW, BLOCK_Q4_K, BLOCK_Q4_K, true, "dpas8_q4_k", "dpas8_q8_0_heads"},
+                {16, NARROW, BLOCK_Q4_K, BLOCK_Q4_K, false, "decode4_q4_k", "decode4_q8_0_heads"},
+                {33, NARROW, BLOCK_Q4_K, BLOCK_Q4_K, false, "prefill8_q4_k", "prefill8_q8_0_heads"}};
     uint64_t seed = testing_seed("launch families");
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
-        struct gpu_model *m = model_of(&seed, BLOCK_Q4_K, want[i].up, 256, 65);
+        struct gpu_model *m = model_of(&seed, want[i].gate, want[i].up, 256, 65);
         struct launch_traits t = traits;
         t.sub_group_sizes = want[i].sizes;
         t.dpas = want[i].dpas;
-        assert_string_equal(kernel_of(m, &t, want[i].rows), want[i].name);
+        assert_string_equal(kernel_of(m, &t, want[i].rows, false), want[i].name);
+        assert_string_equal(kernel_of(m, &t, want[i].rows, true), want[i].heads);
         gpu_model_free(m);
     }
 }
