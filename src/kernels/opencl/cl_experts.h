@@ -49,19 +49,25 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
             cl_sums(&src, &u, split, gather ? 0 : t0, nt, tile, R, work);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
-#if !CL_TILES
-            if (together > 1) {
-                struct cl_forms floats = forms;
-                floats.has = OPENCL_F32;
-                cl_gate_rows(&floats, &gate, 0, tile, R, 16 * mine, row, here, t0, 1);
-                uint of = t0 * (units / together) + row / 256;
-                if (cl_last_of_all(arrivals + of, together, (local uint *)work))
-                    cl_quantise_floats(&forms, t0, row / 256 * 256, tile, (local uint *)work);
-                continue;
-            }
-#endif
             if (gated) {
+#if CL_TILES
                 cl_finish_gated(&forms, &gate, 0, tile, R, 16 * mine, row, here, t0, nt, (local uint *)work);
+#else
+                struct cl_forms floats = forms;
+                floats.has = together > 1 ? OPENCL_F32 : forms.has & OPENCL_F32;
+                cl_gate_rows(&floats, &gate, 0, tile, R, 16 * mine, row, here, t0, 1);
+                uint wide = here, stride = R, at = row;
+                barrier(CLK_LOCAL_MEM_FENCE);
+                if (together > 1) {
+                    uint of = t0 * (units / together) + row / 256;
+                    if (!cl_last_of_all(arrivals + of, together, (local uint *)work))
+                        continue;
+                    wide = stride = 256;
+                    at = row / 256 * 256;
+                    cl_take_floats(&forms, t0, at, tile);
+                }
+                cl_quantise_rows(&forms, t0, 1, at, tile, stride, wide, false, (local uint *)work);
+#endif
             } else {
                 global float *y = (global float *)(forms.base + forms.f32) + row;
                 for (uint j = get_local_id(0); j < nt * here; j += get_local_size(0)) {

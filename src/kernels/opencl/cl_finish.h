@@ -47,18 +47,13 @@ static inline void cl_finish_gated(const struct cl_forms *out, const struct cl_g
     cl_quantise_rows(out, t0, nt, column + row, tile, R, rows, false, work);
 }
 
-#if !CL_TILES
-/* 256 values of row t, from column `at` on, out of its floats to the int8 forms. tile: 256 floats. */
-static inline void cl_quantise_floats(const struct cl_forms *forms, uint t, uint at, local float *tile,
-                                      local uint *work) {
+/* 256 floats of row t, from column `at` on, to tile; ends with a barrier. */
+static inline void cl_take_floats(const struct cl_forms *forms, uint t, uint at, local float *tile) {
     global const float *y = (global const float *)(forms->base + forms->f32) + t * forms->width + at;
     for (uint k = get_local_id(0); k < 256; k += get_local_size(0))
         tile[k] = y[k];
     barrier(CLK_LOCAL_MEM_FENCE);
-    cl_quantise_rows(forms, t, 1, at, tile, 256, 256, false, work);
-    barrier(CLK_LOCAL_MEM_FENCE);
 }
-#endif
 
 /* Without CL_TILES the int8 forms are the caller's. */
 static inline void cl_finish_plain(const struct cl_plain *p, const struct cl_gate *gate, local float *tile,

@@ -133,14 +133,23 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
             cl_finish_plain(&plain, &gate, tile, R, 16 * mine, row, here, t0, nt, (local uint *)work);
             barrier(CLK_LOCAL_MEM_FENCE);
 #if !CL_TILES
-            /* Rows that are ready: the tile's, or in the end all, out of the floats. */
+            /* Rows that are ready: the tile's, or in the end all, out of the floats, 256 values of one at a
+             * time. One call makes both int8: two would be two thirds of the kernel, and spill. */
+            uint n = quantised ? 1 : 0, wide = here, stride = R, at = column + row;
             if (together > 1) {
-                bool last = tile_at + 1 == tiles &&
-                            cl_last_of_all(arrivals + i / together, together, (local uint *)work);
-                for (uint t = 0; t < (last ? tokens : 0); t++)
-                    cl_quantise_floats(&forms, t, column + row / 256 * 256, tile, (local uint *)work);
-            } else if (quantised) {
-                cl_quantise_rows(&forms, t0, nt, column + row, tile, R, here, false, (local uint *)work);
+                n = tile_at + 1 == tiles &&
+                            cl_last_of_all(arrivals + i / together, together, (local uint *)work)
+                        ? tokens
+                        : 0;
+                t0 = 0;
+                nt = 1;
+                wide = stride = 256;
+                at = column + row / 256 * 256;
+            }
+            for (uint t = t0; t < t0 + n; t++) {
+                if (together > 1)
+                    cl_take_floats(&forms, t, at, tile);
+                cl_quantise_rows(&forms, t, nt, at, tile, stride, wide, false, (local uint *)work);
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
 #else
