@@ -21,7 +21,7 @@ uint32_t launch_modules_find(const char *name) {
 }
 
 struct room {
-    void *context, *words;
+    void *context, *words, *base;
 };
 
 static struct room lay_out(struct carve *c) {
@@ -32,6 +32,7 @@ static struct room lay_out(struct carve *c) {
     if (most > 0) {
         r.context = carve_take(c, 1, ZSTD_estimateDCtxSize());
         r.words = carve_take(c, 1, most);
+        r.base = carve_take(c, 1, most);
     }
     return r;
 }
@@ -42,11 +43,21 @@ uint64_t launch_modules_room(void) {
     return count.used;
 }
 
+static void inflate(ZSTD_DCtx *context, const struct opencl_module *m, void *to, const void *dictionary,
+                    uint64_t bytes) {
+    CHECK(ZSTD_decompress_usingDict(context, to, m->bytes, m->packed, m->packed_bytes, dictionary, bytes) ==
+          m->bytes);
+}
+
 const uint32_t *launch_modules_inflate(const struct opencl_module *m, void *room) {
     struct carve c = carve_in(room, launch_modules_room());
     const struct room r = lay_out(&c);
     ZSTD_DCtx *context = ZSTD_initStaticDCtx(r.context, ZSTD_estimateDCtxSize());
     CHECK(context != NULL);
-    CHECK(ZSTD_decompressDCtx(context, r.words, m->bytes, m->packed, m->packed_bytes) == m->bytes);
+    if (m->base != NULL) {
+        CHECK(m->base->base == NULL);
+        inflate(context, m->base, r.base, NULL, 0);
+    }
+    inflate(context, m, r.words, r.base, m->base != NULL ? m->base->bytes : 0);
     return r.words;
 }

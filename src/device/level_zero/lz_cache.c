@@ -35,6 +35,8 @@ static void key_of(const struct lz_cache *c, const struct opencl_module *m, char
     hash_text(&h, c->options);
     hash_u64(&h, m->bytes);
     hash_bytes(&h, m->packed, m->packed_bytes);
+    if (m->base != NULL)
+        hash_bytes(&h, m->base->packed, m->base->packed_bytes);
     hash_final(&h, key);
 }
 

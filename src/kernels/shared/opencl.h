@@ -46,8 +46,8 @@
 #define OPENCL_WIDE_ROWS  2
 #define OPENCL_WIDE_MIXED 16
 #define OPENCL_WIDE_STEP  256
-/* The same engine for so few tokens that k is dealt out to sub-groups (matmul_dealt.cl): what one has. Bytes of
- * local memory for a token of a segment that is in flight, floats for a sub-group's totals. */
+/* The same engine for so few tokens that k is dealt out to sub-groups (matmul_dealt.cl): what one has. Bytes
+ * of local memory for a token of a segment that is in flight, floats for a sub-group's totals. */
 #define OPENCL_DEALT_TOKENS         32
 #define OPENCL_DEALT_BYTES          (OPENCL_WIDE_STEP + OPENCL_WIDE_STEP / 32 * 8)
 #define OPENCL_DEALT_TOTALS(tokens) (16 * ((tokens) + 1))
@@ -152,6 +152,9 @@ struct opencl_module {
     const uint8_t *packed; /* a zstd frame */
     uint64_t packed_bytes;
     uint64_t bytes; /* of the module itself */
+    /* A module without a base that is like this one: its bytes are the frame's dictionary. NULL: there is
+     * none. */
+    const struct opencl_module *base;
 };
 
 /* Sorted by name; none in a program that carries no GPU kernels. */
