@@ -23,8 +23,12 @@ static uint32_t head_of(const struct tower *t) {
 }
 
 static void begin(struct parts *p, struct graph *g, const struct shape *s) {
-    *p = (struct parts){
-        .g = g, .s = s, .arrivals = GRAPH_NONE, .angles_q = GRAPH_NONE, .layer_in = GRAPH_NONE};
+    *p = (struct parts){.g = g,
+                        .s = s,
+                        .streams = GRAPH_NONE,
+                        .arrivals = GRAPH_NONE,
+                        .angles_q = GRAPH_NONE,
+                        .layer_in = GRAPH_NONE};
     const struct graph_angles angles = {.n_rot = s->n_rot, .base = s->rope_base, .scale = 1, .magnitude = 1};
     p->angles = graph_add_angles(g, &angles);
     struct graph_cache c = {.name = "kv",

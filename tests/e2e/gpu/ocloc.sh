@@ -35,7 +35,9 @@ none() {
 check_table() {
     # One register, under the compiler of 2022, since heads differ by kind of layer (gemma4).
     # Keys that attention_f16 has in flight: 8 registers, under the compiler of 2022.
-    none "registers are spilled" '$6 > 0 && !($1 == "pvc" && $3 ~ /^(decode4_k_heads|attention_f16)$/ && $6 == 1)'
+    # Heads with any K types on an A-series card: four registers, since norms of heads add up eight lanes at a time.
+    none "registers are spilled" '$6 > 0 && !($1 == "pvc" && $3 ~ /^(decode4_k_heads|attention_f16)$/ && $6 == 1) &&
+        !($1 == "acm-g10" && $3 == "dpas8_k_all_heads" && $6 == 1)'
     # Not yet without: the kernels of all types.
     none "private memory in a loop" '$2 !~ /_any$/ && $16 > 0'
     # What the compiler makes memory of, "no spill" does not tell: bytes of an item. What is left for the matrix engine lies outside the loops.
@@ -80,9 +82,11 @@ test_nothing_is_fused() {
         spirv-dis "$f" >"$tmp/text" 2>/dev/null || fail "$f is no SPIR-V"
         entries=$(grep -c OpEntryPoint "$tmp/text")
         off=$(grep -c 'OpExecutionMode .* ContractionOff' "$tmp/text")
-        # fill, move, keep and argmax have no arithmetic that could be fused, so the mark is left out.
-        [ "$f" != "$modules/ends.spv" ] || off=$((off + 4))
-        [ "$f" != "$modules/experts.spv" ] || off=$((off + 3)) # nor have group_slots, near_slots and take_expert
+        # fill, move, keep and the two of argmax have no arithmetic that could be fused, so the mark is left out.
+        [ "$f" != "$modules/ends.spv" ] || off=$((off + 5))
+        [ "$f" != "$modules/experts.spv" ] || off=$((off + 3)) # nor have group_slots, near_slots and take_expert,
+        [ "$f" != "$modules/index.spv" ] || off=$((off + 1))   # choose, which compares scores,
+        [ "$f" != "$modules/norm.spv" ] || off=$((off + 1))    # and exchange_int8, which copies
         [ "$entries" -gt 0 ] && [ "$entries" = "$off" ] || fail "$f: $entries kernels, $off with ContractionOff"
     done
     cat >"$tmp/probe.cl" <<'EOF'

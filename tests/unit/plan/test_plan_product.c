@@ -487,11 +487,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"5cb722491cfd3551d045ef05fd2e736c", {NULL}, 0, {NULL}, 0},
-        {"3d6bb0b184411008529f8470481798fd", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"e7fab2de85909efe0bebb9849042006c", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"5e320f69b7b8b59b9e17e80feeac4db9", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"00ba79bd8723eb1fb59797f04981533b", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"878ee495fa0d40edbeb30b387aa446fe", {NULL}, 0, {NULL}, 0},
+        {"a17068e37875eb5f9f64716595e9de11", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"19636ec32b4792f9fb36fa38fff42096", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"5ded814a80dd7ab2f9afe6596aa410f0", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"3328e46c46e89938d24ba24d7f6b9347", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];
