@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct lz_gpu gpu = {.driver = &driver, .name = "level_zero:0", .model = "GPU", .vendor = 0x8086};
     static const struct log log = {.write = ignore, .level = STATOR_LOG_DEBUG};
     static const uint8_t packed[16] = {0x28, 0xb5, 0x2f, 0xfd, 1, 2}; /* only hashed here */
-    const struct opencl_module module = {"norm", packed, sizeof packed, 16};
+    const struct opencl_module module = {"norm", packed, sizeof packed, 16, NULL};
     const struct lz_cache cache = {.folder = folder, .log = &log, .gpu = &gpu, .options = "-cl-std"};
     begin(&cache, &module);
     if (size == 0)
