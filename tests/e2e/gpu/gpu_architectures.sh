@@ -74,6 +74,7 @@ test_vectors_over_http() {
     "$stator" embed "$model" 'two words' --set devices.use=cpu:0 --set memory.batch=128 >>"$tmp/cpu" 2>/dev/null || fail "the CPU can't run a text"
     serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" "ZESIM=$small,log=$tmp/log.json")
     serve --set "model.path=$model" --set devices.use=level_zero:0 --set memory.batch=128 --set memory.context=128 --set memory.sequences=3
+    ready
     for body in "{\"input\": [[$ids], [$ids], [9, 8]]}" '{"input": ["w290", "two words"]}'; do
         raw '%s\r\n%s\r\n%s\r\n%s\r\n\r\n%s' 'POST /v1/embeddings HTTP/1.1' 'Host: localhost' 'Connection: close' "Content-Length: ${#body}" "$body"
         answered 200 '"object": ?"list"'
