@@ -25,9 +25,9 @@ static inline void cl_add32(uint type, struct cl_block *b, uint here, const stru
 }
 
 /* The blocks that are in flight, in variables of their own: of an array IGC makes a loop. */
-#define CL_BLOCKS_2(X) X(0) X(1)
-#define CL_BLOCKS_4(X) CL_BLOCKS_2(X) X(2) X(3)
-#define CL_BLOCKS_8(X) CL_BLOCKS_4(X) X(4) X(5) X(6) X(7)
+#define CL_BLOCKS_2(X)   X(0) X(1)
+#define CL_BLOCKS_4(X)   CL_BLOCKS_2(X) X(2) X(3)
+#define CL_BLOCKS_8(X)   CL_BLOCKS_4(X) X(4) X(5) X(6) X(7)
 #define CL_BLOCKS_OF_(n) CL_BLOCKS_##n
 #define CL_BLOCKS_OF(n)  CL_BLOCKS_OF_(n)
 
@@ -40,8 +40,7 @@ static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes p
     struct cl_block b##n;                                                                                    \
     cl_load32(type, p, panel, r, block + n, &b##n);
 #define CL_ADD(n) cl_add32(type, &b##n, block - first + n, a, acc);
-        CL_BLOCKS_OF(CL_AHEAD)(CL_LOAD)
-        CL_BLOCKS_OF(CL_AHEAD)(CL_ADD)
+        CL_BLOCKS_OF(CL_AHEAD)(CL_LOAD) CL_BLOCKS_OF(CL_AHEAD)(CL_ADD)
 #undef CL_LOAD
 #undef CL_ADD
     }
@@ -114,8 +113,7 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
     struct cl_block b##n;                                                                                    \
     cl_load256(type, p, panel, r, block + n, &b##n);
 #define CL_ADD(n) cl_add256(type, p->file, &b##n, at + n, a, i, least);
-            CL_BLOCKS_OF(CL_K_AHEAD)(CL_LOAD)
-            CL_BLOCKS_OF(CL_K_AHEAD)(CL_ADD)
+            CL_BLOCKS_OF(CL_K_AHEAD)(CL_LOAD) CL_BLOCKS_OF(CL_K_AHEAD)(CL_ADD)
 #undef CL_LOAD
 #undef CL_ADD
         }

@@ -37,8 +37,8 @@ static inline float cl_sum8(local const float *lane, uint apart) {
     return even + odd;
 }
 
-/* Group: the trees of `sums` sums of 128 lanes each, lane[sum][128]; ends with a barrier. An item adds up eight
- * lanes, then sixteen, since a barrier takes longer than that. */
+/* Group: the trees of `sums` sums of 128 lanes each, lane[sum][128]; ends with a barrier. An item adds up
+ * eight lanes, then sixteen, since a barrier takes longer than that. */
 static inline void cl_sum128(local float *lane, uint sums) {
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = get_local_id(0); i < 16 * sums; i += get_local_size(0)) {

@@ -1,12 +1,12 @@
 /* One segment of a sum over k: a row of CL_ROWS panels times up to CL_TOKENS rows of activations. The
  * includer sets, before this file:
- *   CL_TOKENS      rows of activations that a work item has sums for
- *   CL_ROWS        rows of weights, each of another panel, that it has them for: sum [row * CL_TOKENS + token]
- *   CL_ACT         global or local: where the activations are
- *   CL_SUB_GROUP   0, or the sub-group size of the matrix engine's instructions (8 or 16; CL_TOKENS: n * 8)
- *   CL_FEW         1: few tokens, as cl_few.h does it, or with the matrix engine matmul_dealt.cl
- *   CL_AHEAD       1; or 2 or 4: how many 32-blocks of a row are loaded at once (CL_TOKENS is 1)
- *   CL_TYPES       which weight types: a mask, bit enum block_type
+ * - CL_TOKENS: rows of activations that a work item has sums for
+ * - CL_ROWS: rows of weights, each of another panel, that it has them for: sum [row * CL_TOKENS + token]
+ * - CL_ACT: global or local: where the activations are
+ * - CL_SUB_GROUP: 0, or the sub-group size of the matrix engine's instructions (8 or 16; CL_TOKENS: n * 8)
+ * - CL_FEW: 1: few tokens, as cl_few.h does it, or with the matrix engine matmul_dealt.cl
+ * - CL_AHEAD: 1; or 2, 4 or 8: how many 32-blocks of a row are loaded at once (CL_TOKENS is 1)
+ * - CL_TYPES: which weight types: a mask, bit enum block_type
  * Types become constants in a switch, so that each has its own loop; a kernel for one type has no switch. */
 #ifndef STATOR_KERNELS_OPENCL_CL_DOT_H
 #define STATOR_KERNELS_OPENCL_CL_DOT_H

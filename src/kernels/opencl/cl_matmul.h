@@ -18,9 +18,10 @@
 #define CL_DEALT CL_TILES
 #endif
 
-/* Whether a launch may have two products: of one type, where there are registers for it. (With it `few` took 210 us
- * for the output matrix of 8B on an H200, and 155 without.) */
-#if defined(CL_WIDE) || (CL_SUB_GROUP == 16 && !defined(CL_FEW)) || (CL_TILES && !CL_SUB_GROUP && !defined(CL_ASKED))
+/* Whether a launch may have two products: of one type, where there are registers for it. (With it `few` took
+ * 210 us for the output matrix of 8B on an H200, and 155 without.) */
+#if defined(CL_WIDE) || (CL_SUB_GROUP == 16 && !defined(CL_FEW)) ||                                          \
+    (CL_TILES && !CL_SUB_GROUP && !defined(CL_ASKED))
 #define CL_PAIRS ((CL_TYPES & (CL_TYPES - 1ul)) == 0)
 #else
 #define CL_PAIRS 0
@@ -78,9 +79,10 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(EACH)) {
 /* Units first_unit .. + units of the work, each of `unit` panels, which `together` groups share: if there are
  * several (decode), outputs are 256 of int8 forms, and the last group makes these; arrivals: for each unit, 0
  * before and after. split: how many segments of k are in flight at once (decode), or tokens of a pass or
- * tile. rows: of the weight (of both). rows1 > 0: behind the units of w0 come those of w1, another matrix of so many
- * rows, whose products go to out1 from column1 on; neither has a bias or a factor then. Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without
- * CL_TILES twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
+ * tile. rows: of the weight (of both). rows1 > 0: behind the units of w0 come those of w1, another matrix of
+ * so many rows, whose products go to out1 from column1 on; neither has a bias or a factor then. Local: tile
+ * CL_AT_ONCE x R floats, R = 16 * panels of a group, without CL_TILES twice that for SWIGLU and GEGLU, and at
+ * least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias0, biased, factor0};

@@ -156,9 +156,9 @@ static inline uint spot_slot(uint place, uint t) {
     return (place & (KV_LAYOUT_BLOCK / SPOT - 1)) * SPOT + t % SPOT;
 }
 #else
-#define SPOT           KV_LAYOUT_BLOCK
-#define spot_of         block_of
-#define spot_block(place)  (place)
+#define SPOT                KV_LAYOUT_BLOCK
+#define spot_of             block_of
+#define spot_block(place)   (place)
 #define spot_slot(place, t) ((t) % KV_LAYOUT_BLOCK)
 #endif
 

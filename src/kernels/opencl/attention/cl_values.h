@@ -23,7 +23,8 @@ static inline uint value_scales(const struct look *l) {
 
 /* Four scales of group g, of the token t of the split, which has this place. */
 static inline half4 scales_at(global const uchar *scales, uint place, uint g, uint t) {
-    return ((global const half4 *)(scales + spot_block(place)))[(g * KV_LAYOUT_BLOCK + spot_slot(place, t)) / 4];
+    return (
+        (global const half4 *)(scales + spot_block(place)))[(g * KV_LAYOUT_BLOCK + spot_slot(place, t)) / 4];
 }
 
 /* Group: the largest scales of quantised V, of what each row sees of the split, block by block; then, after a
@@ -47,7 +48,8 @@ static inline void put_largest(const struct look *l, const struct scratch *m, co
 #else
             uint block = block_of(l, table, begin + b * KV_LAYOUT_BLOCK);
             for (int t = 0; t < KV_LAYOUT_BLOCK; t += 4)
-                most = larger_scale(most, seen_scales(scales_at(scales, block, g, (uint)t), from - t, end - t));
+                most =
+                    larger_scale(most, seen_scales(scales_at(scales, block, g, (uint)t), from - t, end - t));
 #endif
         }
         m->largest[i] = most;
