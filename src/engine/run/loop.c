@@ -507,20 +507,16 @@ static bool work(struct stator *s, stator_error *e, stator_status *st) {
     return true;
 }
 
-/* Waits for a command. Over several hosts it also tells the other ranks that this one is alive. */
-static stator_status idle(struct stator *s, stator_error *e) {
-    const bool others = s->planning.config.cluster.n > 1 && !s->run.broken;
-    const uint32_t asked = atomic_load(&s->report.asked);
-    const bool asks = others && asked != atomic_load(&s->report.told);
+/* Whether other hosts have devices of the run, and hear that this one is alive. */
+static bool has_others(const struct stator *s) {
+    return s->planning.config.cluster.n > 1 && !s->run.broken;
+}
+
+/* Tells the other ranks that this one is alive, and hears the same of them; asks: also for their notes, for
+ * question number `asked`. */
+static stator_status tell_others(struct stator *s, bool asks, uint32_t asked, stator_error *e) {
     stator_status st = STATOR_OK;
-    if (asks && s->report.collecting != asked)
-        s->report.n_notes = 0;
-    s->report.collecting = asked;
-    ring_wait(s->front.commands, kv_moves_wait(s) ? MOVE_NS
-                                 : asks           ? ASK_NS
-                                 : others         ? ARITH_MIN(s->run.deadline_ns / 8, PULSE_NS)
-                                                  : UINT64_MAX);
-    for (uint32_t i = 0; i < s->planning.n_devices && others && st == STATOR_OK; i++) {
+    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++) {
         struct engine_device *d = &s->devices[i];
         struct device_note note;
         bool noted = false;
@@ -533,6 +529,22 @@ static stator_status idle(struct stator *s, stator_error *e) {
         d->noted = asked;
         s->report.notes[s->report.n_notes++] = note;
     }
+    return st;
+}
+
+/* Waits for a command. */
+static stator_status idle(struct stator *s, stator_error *e) {
+    const bool others = has_others(s);
+    const uint32_t asked = atomic_load(&s->report.asked);
+    const bool asks = others && asked != atomic_load(&s->report.told);
+    if (asks && s->report.collecting != asked)
+        s->report.n_notes = 0;
+    s->report.collecting = asked;
+    ring_wait(s->front.commands, kv_moves_wait(s) ? MOVE_NS
+                                 : asks           ? ASK_NS
+                                 : others         ? ARITH_MIN(s->run.deadline_ns / 8, PULSE_NS)
+                                                  : UINT64_MAX);
+    const stator_status st = others ? tell_others(s, asks, asked, e) : STATOR_OK;
     if (asks && s->report.n_notes + 1 == s->planning.config.cluster.n)
         atomic_store(&s->report.told, asked);
     return st;
@@ -563,10 +575,14 @@ enum loop_next loop_round(struct stator *s) {
 void loop_wait(struct stator *s, enum loop_next next) {
     stator_error e = {0};
     stator_status st = STATOR_OK;
-    if (next == LOOP_DEVICES && !stopping(s))
+    if (next == LOOP_DEVICES && !stopping(s)) {
         st = pipeline_wait(s, &e);
-    else if (next != LOOP_AGAIN && !stopping(s))
+        /* While a stage computes its last part again and again, for rows of logits, others get no command. */
+        if (st == STATOR_OK && has_others(s))
+            st = tell_others(s, false, 0, &e);
+    } else if (next != LOOP_AGAIN && !stopping(s)) {
         st = idle(s, &e);
+    }
     if (st != STATOR_OK)
         fail_all(s, &e);
 }
