@@ -76,7 +76,7 @@ void cpu_exchange_run(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const bool adds = op->epilogue == GRAPH_RESIDUAL;
-    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    float *temporary = own_floats(m);
     const struct graph_exchanged *x = &op->exchanged;
     const uint32_t width = share_row(m->g, op);
     CHECK(out->forms == GRAPH_F32 || (!adds && (width == out->width || out->forms & GRAPH_F32)));

@@ -124,6 +124,17 @@ static inline const uint32_t *block_table(const struct member *m, uint32_t cache
     return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }
 
+/* The member's own floats, device->norm_stride of them. */
+static inline float *own_floats(const struct member *m) {
+    return m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+}
+
+/* Where a row's floats are made, from a column on: in the value, or the member's own if it has only int8. */
+static inline float *floats_at(const struct member *m, const struct kernels_act *a, uint32_t width,
+                               uint32_t row, uint32_t column) {
+    return a->f32 != NULL ? a->f32 + (size_t)row * width + column : own_floats(m);
+}
+
 /* The chunk that a token of the step is in. */
 static inline const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
     DCHECK(token < m->h->n_tokens);

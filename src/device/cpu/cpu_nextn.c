@@ -36,7 +36,7 @@ void cpu_nextn_pair(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const uint32_t width = out->width / 2;
-    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    float *temporary = own_floats(m);
     const struct step_chunk *c = chunks_of(m);
     const uint32_t norms = op->n_weights - 2; /* of two, the embedding is there */
     CHECK(norms > 0 || a.f32 != NULL);

@@ -27,7 +27,7 @@ void cpu_ngram_gate(const struct member *m, const struct graph_op *op) {
     const struct kernels *k = &m->d->kernels;
     const float *of_key = plain_weight(m, op->weight[0]), *of_stream = plain_weight(m, op->weight[1]);
     const float *of_conv = plain_weight(m, op->weight[2]);
-    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    float *temporary = own_floats(m);
     const uint64_t items = (uint64_t)m->h->n_tokens * n->streams;
     CHECK(op->in == op->out && m->g->values[op->work].width == at.value);
     for (uint64_t i = share_begin(m, items); i < share_end(m, items); i++) {

@@ -114,7 +114,7 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     struct kernels_act a = value_act(m, op->out);
     const uint32_t parts = ARITH_MAX(op->norm.parts, 1u), width = out->width / parts;
     uint32_t n = gather ? m->h->n_rows : member_rows(m, op) * parts;
-    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    float *temporary = own_floats(m);
     bool pairs = gather && a.f32 == NULL, adds = op->epilogue == GRAPH_RESIDUAL;
     const float *scale = op->n_weights > 1 ? plain_weight(m, op->weight[1]) : NULL;
     CHECK(scale == NULL || adds);

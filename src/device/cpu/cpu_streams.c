@@ -9,13 +9,6 @@ static uint32_t columns_together(const struct graph_value *out, uint32_t wanted)
     return group == 0 || wanted % group == 0 ? wanted : out->width;
 }
 
-/* A row's floats from column on, or where they are made if the value has none. */
-static float *floats_at(const struct member *m, const struct graph_value *out, const struct kernels_act *a,
-                        uint32_t row, uint32_t column) {
-    return a->f32 != NULL ? a->f32 + (size_t)row * out->width + column
-                          : m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
-}
-
 void cpu_streams_norm(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
@@ -27,7 +20,7 @@ void cpu_streams_norm(const struct member *m, const struct graph_op *op) {
     for (uint64_t i = share_begin(m, items); i < share_end(m, items); i++) {
         const uint32_t t = (uint32_t)(i / parts), column = (uint32_t)(i % parts) * together;
         const float *x = in + (size_t)t * out->width + column;
-        float *y = floats_at(m, out, &a, t, column);
+        float *y = floats_at(m, &a, out->width, t, column);
         for (uint32_t at = 0; at < together; at += width)
             m->d->kernels.rms_norm(y + at, x + at, weight + column + at, width, op->norm.inv_width,
                                    op->norm.eps);
@@ -41,7 +34,7 @@ void cpu_streams_silu(const struct member *m, const struct graph_op *op) {
     const uint32_t n = member_rows(m, op);
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
         const float *x = value_f32(m, op->in) + (size_t)t * out->width;
-        float *y = floats_at(m, out, &a, t, 0);
+        float *y = floats_at(m, &a, out->width, t, 0);
         for (uint32_t i = 0; i < out->width; i++)
             y[i] = x[i] * op->scale;
         m->d->kernels.sigmoid_mul(y, y, y, out->width);
@@ -61,7 +54,7 @@ void cpu_streams_mix(const struct member *m, const struct graph_op *op) {
         const uint32_t t = (uint32_t)(i / parts), column = (uint32_t)(i % parts) * COLUMNS;
         const uint32_t n = ARITH_MIN(width - column, (uint32_t)COLUMNS);
         const size_t first = (size_t)t * count * width + column;
-        float *y = floats_at(m, out, &a, t, column), term[COLUMNS];
+        float *y = floats_at(m, &a, out->width, t, column), term[COLUMNS];
         for (uint32_t h = 0; h < count; h++) {
             const size_t at = first + (size_t)h * width;
             k->sigmoid_mul(h == 0 ? y : term, value_f32(m, op->work) + at, value_f32(m, op->in) + at, n);

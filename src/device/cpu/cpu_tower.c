@@ -1,18 +1,13 @@
 /* The ops of vision towers, and attention where all tokens of a chunk see each other. */
 #include "device/cpu/cpu_member.h"
 
-/* Where a row is made that may be wanted as int8 only. */
-static float *row_at(const struct member *m, const struct kernels_act *a, uint32_t width, uint32_t t) {
-    return a->f32 != NULL ? a->f32 + (size_t)t * width : m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
-}
-
 void cpu_tower_gelu(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
     const float *in = value_f32(m, op->in);
     const uint32_t n = member_rows(m, op);
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
-        float *y = row_at(m, &a, out->width, t);
+        float *y = floats_at(m, &a, out->width, t, 0);
         m->d->kernels.gelu_erf(y, in + (size_t)t * out->width, out->width);
         quantise_row(m, out, &a, t, y);
     }
@@ -28,7 +23,7 @@ void cpu_tower_merge(const struct member *m, const struct graph_op *op) {
     CHECK(width == m->g->values[op->in].width && (scale == NULL || op->merge.mean));
     for (uint32_t t = share_begin(m, m->h->n_rows); t < share_end(m, m->h->n_rows); t++) {
         const float *x = in + (size_t)t * rows * width;
-        float *y = row_at(m, &a, out->width, t);
+        float *y = floats_at(m, &a, out->width, t, 0);
         if (op->merge.mean)
             memset(y, 0, width * sizeof *y);
         else if (!op->merge.woven)
@@ -50,7 +45,7 @@ void cpu_tower_project(const struct member *m, const struct graph_op *op) {
     const uint32_t begin = share_begin(m, m->h->n_rows), end = share_end(m, m->h->n_rows);
     const float *in = value_f32(m, op->in);
     float *out = value_f32(m, op->out) + op->column[0];
-    float *row = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    float *row = own_floats(m);
     CHECK(w->layout.rows == in_width && op->column[0] + w->layout.cols <= out_width);
     for (uint32_t t = begin; t < end; t++)
         memset(out + t * out_width, 0, w->layout.cols * sizeof *out);
@@ -65,7 +60,7 @@ void cpu_tower_blend(const struct member *m, const struct graph_op *op) {
     const struct graph_weight *w = &m->g->weights[op->weight[0]];
     const struct step_blend *blends = (const struct step_blend *)(const void *)value_f32(m, op->in);
     const uint32_t width = m->g->values[op->out].width;
-    float *row = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    float *row = own_floats(m);
     CHECK(width == w->layout.cols);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++)
         for (uint32_t k = 0; k < 4; k++) {
@@ -85,7 +80,7 @@ void cpu_tower_spread(const struct member *m, const struct graph_op *op) {
     CHECK(m->g->values[op->in].width == heads * from && out->width == heads * to);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         const float *x = value_f32(m, op->in) + (size_t)t * heads * from;
-        float *y = row_at(m, &a, out->width, t);
+        float *y = floats_at(m, &a, out->width, t, 0);
         for (uint32_t h = 0; h < heads; h++) {
             memcpy(y + (size_t)h * to, x + (size_t)h * from, both * sizeof *y);
             memset(y + (size_t)h * to + both, 0, (to - both) * sizeof *y);
